@@ -1,0 +1,69 @@
+import { shellLine } from "./quote";
+import type { NodeSettings, Settings } from "./schema";
+import { urlHost } from "./ray";
+
+/** How the operator reaches a node: directly, or through another one. */
+export interface Route {
+  node: NodeSettings;
+  /** The node in between; undefined: reached directly. */
+  via: NodeSettings | undefined;
+}
+
+/** The route to a node of the list. */
+export function routeTo(node: NodeSettings, nodes: readonly NodeSettings[]): Route {
+  return { node, via: nodes.find((other) => other.name === node.via) };
+}
+
+/** A hop as error messages name it. */
+export function describeRoute({ node, via }: Route): string {
+  const hop = (each: NodeSettings) => `${each.user}@${urlHost(each.host)}:${each.port}`;
+  return via === undefined ? hop(node) : `${hop(node)} through ${via.name} (${hop(via)})`;
+}
+
+/**
+ * Options of the `ssh` program, for Docker's connection to a node.
+ * No file is needed beside the private key: the host key comes from the settings, on every hop.
+ *
+ * @param privateKeyPath key file; undefined: the agent
+ */
+export function sshOptions(route: Route, ssh: Settings["ssh"], privateKeyPath: string | undefined): string[] {
+  const { node, via } = route;
+  const options = hopOptions(node, ssh, privateKeyPath);
+  if (via === undefined) return options;
+  const jump = [
+    "ssh",
+    ...hopOptions(via, ssh, privateKeyPath),
+    "-W",
+    `${urlHost(node.host)}:${node.port}`,
+    "-p",
+    String(via.port),
+    "-l",
+    via.user,
+    "--",
+    via.host,
+  ];
+  // ssh expands % in this option before it hands it to a shell.
+  return [...options, "-o", `ProxyCommand=${shellLine(jump).replaceAll("%", "%%")}`];
+}
+
+function hopOptions(node: NodeSettings, ssh: Settings["ssh"], privateKeyPath: string | undefined): string[] {
+  const [keyType = ""] = node.hostKey.split(" ");
+  const options = {
+    BatchMode: "yes",
+    ConnectTimeout: ssh.connectTimeoutSeconds,
+    ServerAliveInterval: 15,
+    StrictHostKeyChecking: "yes",
+    UserKnownHostsFile: "/dev/null",
+    GlobalKnownHostsFile: "/dev/null",
+    // %H is the name that ssh looks for; echo gives it the one key that we trust.
+    KnownHostsCommand: `/bin/echo %H ${node.hostKey}`,
+    HostKeyAlgorithms: keyType === "ssh-rsa" ? "rsa-sha2-512,rsa-sha2-256" : keyType,
+    // A person's own ~/.ssh/config may share connections or forward things; these connections are ours alone.
+    ControlPath: "none",
+    ...(privateKeyPath !== undefined && { IdentitiesOnly: "yes" }),
+  };
+  return [
+    ...(privateKeyPath === undefined ? [] : ["-i", privateKeyPath]),
+    ...Object.entries(options).flatMap(([name, value]) => ["-o", `${name}=${value}`]),
+  ];
+}

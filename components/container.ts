@@ -1,0 +1,62 @@
+import type { Accelerator } from "./schema";
+
+/** Options of a container that depend on the machine, as `docker.Container` takes them. */
+export interface Hardware {
+  gpus?: string;
+  devices?: { hostPath: string; containerPath: string; permissions: string }[];
+  capabilities?: { adds: string[] };
+  ulimits?: { name: string; soft: number; hard: number }[];
+}
+
+/**
+ * What the engine's containers need of the machine.
+ * On a Spark: the GPU, the InfiniBand devices, and memory that RDMA may pin. Without the last three NCCL falls back to sockets.
+ */
+export function hardware(accelerator: Accelerator): Hardware {
+  switch (accelerator) {
+    case "gb10":
+      return {
+        gpus: "all",
+        devices: [{ hostPath: "/dev/infiniband", containerPath: "/dev/infiniband", permissions: "rwm" }],
+        capabilities: { adds: ["IPC_LOCK"] },
+        ulimits: [
+          { name: "memlock", soft: -1, hard: -1 },
+          { name: "stack", soft: 67108864, hard: 67108864 },
+        ],
+      };
+    case "cpu":
+      return {};
+    default:
+      return accelerator satisfies never;
+  }
+}
+
+/** Variables as Docker takes them, in a fixed order. */
+export function environmentList(environment: Readonly<Record<string, string>>): string[] {
+  return Object.entries(environment)
+    .map(([name, value]) => `${name}=${value}`)
+    .sort();
+}
+
+/** Name of a container or volume of the deployment. */
+export function containerName(deployment: string, role: "ray" | "server" | "session"): string {
+  return `dgx-spark-${deployment}-${role}`;
+}
+
+/**
+ * What every container of ours has in common. Values that Docker would fill in are said, or every read shows a drift.
+ */
+export function containerDefaults(deployment: string, role: "ray" | "server") {
+  return {
+    name: containerName(deployment, role),
+    // Which deployment a container on a shared machine belongs to.
+    labels: [{ label: "dgx-spark-serving.deployment", value: deployment }],
+    networkMode: "host",
+    ipcMode: "host",
+    logDriver: "json-file",
+    logOpts: { "max-size": "50m", "max-file": "3" },
+    // Time for the engine to leave the cluster, seconds.
+    stopTimeout: 30,
+    destroyGraceSeconds: 30,
+  };
+}

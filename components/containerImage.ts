@@ -1,0 +1,118 @@
+import * as pulumi from "@pulumi/pulumi";
+import { z } from "zod";
+import { remoteStep, resultOf } from "./remoteStep";
+import type { SparkNode } from "./sparkNode";
+
+export interface ContainerImageArgs {
+  /** Nodes that run it; the first pulls, the others get it over the fabric. */
+  nodes: readonly SparkNode[];
+  /** `repository@sha256:…`. */
+  reference: string;
+  deployment: string;
+}
+
+const hour = 3600;
+
+/**
+ * The name of the image on every node. The digest does not travel with a copied image, so it goes by a tag of ours,
+ * known before anything ran.
+ */
+export function localTag(deployment: string, reference: string): string {
+  const digest = reference.slice(reference.indexOf("@sha256:") + "@sha256:".length);
+  return `dgx-spark-serving:${deployment}-${digest.slice(0, 12)}`;
+}
+
+/**
+ * The serving image on every node: pulled by digest on the head, streamed from there to the others over the fabric,
+ * and verified to be the same. The head gets a key of its own for that, which may do nothing else on the workers.
+ */
+export class ContainerImage extends pulumi.ComponentResource {
+  /** Name by which every node knows the image. */
+  readonly tag: string;
+  /** The image is on every node after these. */
+  readonly ready: pulumi.Resource[];
+
+  constructor(name: string, args: ContainerImageArgs, opts?: pulumi.ComponentResourceOptions) {
+    super("dgx-spark-serving:index:ContainerImage", name, {}, opts);
+    const [head, ...workers] = args.nodes;
+    if (head === undefined) throw new Error("ContainerImage: no nodes");
+    this.tag = localTag(args.deployment, args.reference);
+    const remove = { script: "remove-image.sh", args: [this.tag] };
+
+    const pulled = remoteStep(
+      `${name}-pull`,
+      {
+        node: head,
+        create: { script: "pull-image.sh", args: [args.reference, this.tag] },
+        delete: remove,
+        timeoutSeconds: 2 * hour,
+      },
+      { parent: this, dependsOn: args.nodes.map((node) => node.checked) },
+    );
+    this.ready = [pulled];
+    if (workers.length > 0) {
+      const key = remoteStep(
+        `${name}-fabric-key`,
+        {
+          node: head,
+          create: { script: "fabric-key.sh", args: [`${head.directory}/fabric_ed25519`] },
+          timeoutSeconds: 30,
+        },
+        { parent: this },
+      );
+      const publicKey = resultOf(key, (text) => z.object({ publicKey: z.string() }).parse(JSON.parse(text)).publicKey);
+      this.ready.push(...workers.map((worker) => this.copyTo(name, worker, head, publicKey, pulled, remove)));
+    }
+    this.registerOutputs({ tag: this.tag });
+  }
+
+  private copyTo(
+    name: string,
+    worker: SparkNode,
+    head: SparkNode,
+    publicKey: pulumi.Output<string>,
+    pulled: pulumi.Resource,
+    remove: { script: string; args: string[] },
+  ): pulumi.Resource {
+    const receiver = `bash ${worker.scriptDirectory}/receive-image.sh`;
+    const authorized = remoteStep(
+      `${name}-authorize-${worker.name}`,
+      {
+        node: worker,
+        create: { script: "authorize-fabric-key.sh", args: ["add", head.settings.fabric.address, receiver, publicKey] },
+        delete: {
+          script: "authorize-fabric-key.sh",
+          args: ["remove", head.settings.fabric.address, receiver, publicKey],
+        },
+        timeoutSeconds: 30,
+      },
+      { parent: this },
+    );
+    const { user, port, hostKey, fabric } = worker.settings;
+    const copied = remoteStep(
+      `${name}-copy-${worker.name}`,
+      {
+        node: head,
+        create: {
+          script: "copy-image.sh",
+          args: [
+            this.tag,
+            worker.name,
+            `${head.directory}/fabric_ed25519`,
+            user,
+            fabric.address,
+            String(port),
+            hostKey,
+          ],
+        },
+        timeoutSeconds: 2 * hour,
+      },
+      { parent: this, dependsOn: [pulled, authorized] },
+    );
+    return remoteStep(
+      `${name}-verify-${worker.name}`,
+      { node: worker, create: { script: "has-image.sh", args: [this.tag] }, delete: remove, timeoutSeconds: 60 },
+      { parent: this, dependsOn: copied },
+    );
+  }
+}

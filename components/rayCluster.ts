@@ -1,0 +1,119 @@
+import * as docker from "@pulumi/docker";
+import * as pulumi from "@pulumi/pulumi";
+import { containerDefaults, containerName, environmentList, hardware } from "./container";
+import type { ContainerImage } from "./containerImage";
+import type { ModelWeights } from "./modelWeights";
+import { rankEnvironment, sessionDirectory } from "./rank";
+import { rayAddress, rayArguments } from "./ray";
+import { remoteStep } from "./remoteStep";
+import type { Accelerator } from "./schema";
+import type { SparkNode } from "./sparkNode";
+import { modelMount } from "./vllm";
+
+export interface RayClusterArgs {
+  /** The first is Ray's head. */
+  nodes: readonly SparkNode[];
+  deployment: string;
+  accelerator: Accelerator;
+  image: ContainerImage;
+  weights: ModelWeights;
+  /** Folder of the model on every node: the ranks read it in Ray's containers. */
+  modelPath: string;
+  /** Further variables of every rank. */
+  environment: Readonly<Record<string, string>>;
+  /** Variables that hold secrets, as `NAME=value`. */
+  secretEnvironment: pulumi.Output<string[]>;
+}
+
+/** Joining took 9 s in the lab; a Spark's first start of Ray's processes is slower. */
+const joinTimeoutSeconds = 180;
+
+/**
+ * Ray on every node: one container each, pinned to the node's fabric address, and a gate that passes when exactly
+ * these addresses are alive.
+ */
+export class RayCluster extends pulumi.ComponentResource {
+  /** Ray's containers, head first. What uses the cluster is replaced with any of them. */
+  readonly containers: docker.Container[];
+  /** The whole cluster is alive after this. */
+  readonly ready: pulumi.Resource;
+  /** Volume on the head with Ray's session, which a driver in another container needs. */
+  readonly session: docker.Volume;
+
+  constructor(name: string, args: RayClusterArgs, opts?: pulumi.ComponentResourceOptions) {
+    super("dgx-spark-serving:index:RayCluster", name, {}, opts);
+    const [head, ...workers] = args.nodes;
+    if (head === undefined) throw new Error("RayCluster: no nodes");
+
+    this.session = new docker.Volume(
+      `${name}-session`,
+      { name: containerName(args.deployment, "session") },
+      { parent: this, provider: head.provider, deleteBeforeReplace: true, dependsOn: args.image.ready },
+    );
+    const headContainer = this.startRay(`${name}-${head.name}`, head, head, args, {});
+    const workerContainers = workers.map((worker) =>
+      // A worker of the former head's cluster does not join the new one.
+      this.startRay(`${name}-${worker.name}`, worker, head, args, {
+        dependsOn: headContainer,
+        replaceWith: [headContainer],
+      }),
+    );
+    this.containers = [headContainer, ...workerContainers];
+
+    const addresses = args.nodes.map((node) => node.settings.fabric.address);
+    this.ready = remoteStep(
+      `${name}-gate`,
+      {
+        node: head,
+        create: {
+          script: "wait_for_ray.py",
+          args: [
+            containerName(args.deployment, "ray"),
+            rayAddress(head.settings),
+            String(joinTimeoutSeconds - 20),
+            ...addresses,
+          ],
+        },
+        triggers: this.containers.map((container) => container.id),
+        timeoutSeconds: joinTimeoutSeconds,
+      },
+      { parent: this, dependsOn: this.containers },
+    );
+    this.registerOutputs({ address: rayAddress(head.settings) });
+  }
+
+  private startRay(
+    name: string,
+    node: SparkNode,
+    head: SparkNode,
+    args: RayClusterArgs,
+    opts: pulumi.CustomResourceOptions,
+  ): docker.Container {
+    const environment = environmentList(rankEnvironment(node.settings, args));
+    const model = modelMount(args.modelPath);
+    return new docker.Container(
+      name,
+      {
+        ...containerDefaults(args.deployment, "ray"),
+        ...hardware(args.accelerator),
+        image: args.image.tag,
+        entrypoints: ["ray"],
+        command: rayArguments(node.settings, head.settings),
+        envs: args.secretEnvironment.apply((secrets) => [...environment, ...secrets]),
+        mounts: [
+          { type: "bind", source: model, target: model, readOnly: true },
+          ...(node === head ? [{ type: "volume", source: this.session.name, target: sessionDirectory }] : []),
+        ],
+        restart: "unless-stopped",
+      },
+      {
+        deleteBeforeReplace: true,
+        additionalSecretOutputs: ["envs"],
+        ...pulumi.mergeOptions(
+          { parent: this, provider: node.provider, dependsOn: [...args.image.ready, ...args.weights.ready] },
+          opts,
+        ),
+      },
+    );
+  }
+}

@@ -1,0 +1,131 @@
+import { z } from "zod";
+import { type Path, type Problem, removeCommand, setCommand, spellPath, valueAt } from "./problems";
+import { reservedVariables } from "./rank";
+
+/**
+ * The values that are held against each other. A value of the wrong shape counts as absent here:
+ * schema.ts has reported it, and the rest can still be judged in the same run.
+ */
+const absent = <T extends z.ZodType>(type: T) => type.optional().catch(undefined);
+const list = <T extends z.ZodType>(type: T) => z.array(type).catch([]);
+const related = z.object({
+  nodes: list(
+    z
+      .object({
+        name: absent(z.string()),
+        host: absent(z.string()),
+        port: absent(z.coerce.number()),
+        via: absent(z.string()),
+        fabric: z.object({ address: absent(z.string()) }).catch({}),
+      })
+      .catch({ fabric: {} }),
+  ),
+  server: z
+    .object({
+      port: absent(z.coerce.number()),
+      maxModelLen: absent(z.coerce.number()),
+      extraArgs: list(absent(z.string())),
+      environment: z.record(z.string(), z.unknown()).catch({}),
+    })
+    .catch({ extraArgs: [], environment: {} }),
+  benchmark: z
+    .object({
+      scenarios: list(
+        z
+          .object({
+            name: absent(z.string()),
+            inputTokens: absent(z.coerce.number()),
+            outputTokens: absent(z.coerce.number()),
+          })
+          .catch({}),
+      ),
+    })
+    .catch({ scenarios: [] }),
+});
+
+/** Arguments of `vllm serve` that the program sets, and from what. */
+const ownArguments: Readonly<Record<string, string>> = {
+  "--model": "model.path",
+  "--served-model-name": "model.name",
+  "--host": "nothing: the API listens on every address of the head",
+  "--port": "server.port",
+  "--api-key": "nothing: the key is made by the program, and an argument is seen in every process list",
+  "--tensor-parallel-size": "the number of nodes",
+  "-tp": "the number of nodes",
+  "--distributed-executor-backend": "nothing: it is Ray, which the program converges",
+  "--max-model-len": "server.maxModelLen",
+  "--gpu-memory-utilization": "server.gpuMemoryUtilization",
+  "--max-num-seqs": "server.maxNumSeqs",
+  "--max-num-batched-tokens": "server.maxNumBatchedTokens",
+  "--reasoning-parser": "server.reasoningParser",
+  "--tool-call-parser": "server.toolCallParser",
+  "--enable-auto-tool-choice": "server.toolCallParser",
+  "--enable-prefix-caching": "server.prefixCaching",
+  "--no-enable-prefix-caching": "server.prefixCaching",
+};
+
+/** Ports that Ray listens on, on every node. */
+const rayPort = 6379;
+
+/** Indices of the entries whose value stood earlier in the list. */
+function repeats<T>(items: readonly T[], pick: (item: T) => unknown): number[] {
+  const values = items.map(pick);
+  return values.flatMap((value, index) => (value !== undefined && values.indexOf(value) < index ? [index] : []));
+}
+
+/**
+ * The problems between values: repeated names, jumps that lead nowhere, arguments set twice.
+ *
+ * @param raw the configuration, of any shape
+ */
+export function relationProblems(raw: unknown): Problem[] {
+  const { nodes, server, benchmark } = related
+    .catch({ nodes: [], server: { extraArgs: [], environment: {} }, benchmark: { scenarios: [] } })
+    .parse(raw);
+  const problems: Problem[] = [];
+  const report = (at: Path, message: string, fix = setCommand(at)) => {
+    problems.push({ key: spellPath(at), value: valueAt(raw, at), message, fix });
+  };
+
+  for (const index of repeats(nodes, (node) => node.name))
+    report(["nodes", index, "name"], "another node has this name");
+  for (const index of repeats(nodes, (node) => node.fabric.address)) {
+    report(["nodes", index, "fabric", "address"], "another node has this fabric address: each rank needs its own");
+  }
+  for (const index of repeats(nodes, ({ via, host, port }) => host && `${via ?? ""} ${host} ${port ?? 22}`)) {
+    report(["nodes", index, "host"], "another node is reached at this host and port");
+  }
+  nodes.forEach(({ via }, index) => {
+    if (via === undefined) return;
+    const at = ["nodes", index, "via"];
+    const direct = nodes.flatMap((node, other) =>
+      other !== index && node.via === undefined && node.name !== undefined ? [node.name] : [],
+    );
+    if (index === 0) report(at, "the head is the first node and is reached directly", removeCommand(at));
+    else if (!direct.includes(via)) report(at, `not a node that is reached directly; those are: ${direct.join(", ")}`);
+  });
+
+  if (server.port === rayPort) report(["server", "port"], `Ray's own port on the head is ${rayPort}`);
+  server.extraArgs.forEach((argument, index) => {
+    const owner = ownArguments[argument?.split("=", 1)[0] ?? ""];
+    const at = ["server", "extraArgs", index];
+    if (owner !== undefined) report(at, `the program sets this argument itself, from ${owner}`, removeCommand(at));
+  });
+  for (const name of Object.keys(server.environment).filter((name) => reservedVariables.has(name))) {
+    const at = ["server", "environment", name];
+    report(at, "the program sets this variable itself, on every node", removeCommand(at));
+  }
+
+  for (const index of repeats(benchmark.scenarios, (scenario) => scenario.name)) {
+    report(["benchmark", "scenarios", index, "name"], "another scenario has this name");
+  }
+  benchmark.scenarios.forEach(({ inputTokens = 0, outputTokens = 0 }, index) => {
+    const total = inputTokens + outputTokens;
+    if (server.maxModelLen === undefined || total <= server.maxModelLen) return;
+    report(
+      ["benchmark", "scenarios", index, "inputTokens"],
+      `with outputTokens ${outputTokens} makes ${total} tokens, over server.maxModelLen ${server.maxModelLen}`,
+    );
+  });
+  return problems;
+}

@@ -1,0 +1,225 @@
+import * as net from "node:net";
+import { z } from "zod";
+
+/**
+ * The shape of the stack's configuration, with the invariants that need one value alone.
+ * What relates several values to each other is in settings.ts.
+ *
+ * `example` is what an error message offers in `pulumi config set`.
+ */
+/** `pulumi config set --path` stores a fraction as a string, so a string that spells a number is one. */
+const numeric = <T extends z.ZodType>(type: T) =>
+  z.preprocess(
+    (value) =>
+      typeof value === "string" && value.trim() !== "" && !Number.isNaN(Number(value)) ? Number(value) : value,
+    type,
+  );
+
+const port = numeric(z.int().min(1).max(65535));
+const positive = numeric(z.int().min(1));
+const minutes = numeric(
+  z
+    .number()
+    .gt(0)
+    .max(24 * 60),
+);
+
+const ipAddress = z
+  .string()
+  .refine((value) => net.isIP(value) !== 0, "not an IP address")
+  .refine(
+    (value) => !/^(127\.|::1$|0\.0\.0\.0$|::$)/.test(value),
+    "a loopback or wildcard address reaches no other node",
+  );
+
+const interfaceName = z
+  .string()
+  .regex(
+    /^[A-Za-z0-9_.-]{1,15}$/,
+    "not one network interface name (Gloo takes neither a list, nor a pattern such as ^lo)",
+  )
+  .refine((value) => value !== "lo", "the loopback interface reaches no other node");
+
+const environmentName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "not an environment variable name");
+const text = z
+  .string()
+  .refine((value) => !value.includes("\0"), "holds a NUL character, which no program argument can");
+
+export const fabricSchema = z.strictObject({
+  interface: interfaceName.meta({
+    description: "Network interface of this node on the private link. Names differ between nodes.",
+    example: "enp1s0f0np0",
+  }),
+  address: ipAddress.meta({
+    description: "Address of this node on that interface.",
+    example: "192.168.200.12",
+  }),
+  hcas: z
+    .array(z.string().regex(/^[A-Za-z0-9_]+$/, "not an RDMA device name"))
+    .default([])
+    .meta({
+      description: "RDMA devices of the cable, both twins (`ibdev2netdev` lists them). Empty: NCCL chooses.",
+      example: '["rocep1s0f0","roceP2p1s0f0"]',
+    }),
+});
+
+export const nodeSchema = z.strictObject({
+  name: z
+    .string()
+    .regex(/^[a-z][a-z0-9-]{0,30}$/, "not a name of lower-case letters, digits and hyphens, starting with a letter")
+    .meta({ description: "Name of the node in this stack.", example: "spark-1" }),
+  host: z
+    .string()
+    .regex(/^[A-Za-z0-9_.:][A-Za-z0-9_.:-]*$/, "not a host name or address")
+    .meta({
+      description: "Address or name that SSH connects to (from `via`, where that is set).",
+      example: "10.1.230.180",
+    }),
+  port: port.default(22).meta({ description: "SSH port.", example: "22" }),
+  user: z
+    .string()
+    .regex(/^[A-Za-z_][A-Za-z0-9_.-]*$/, "not a user name")
+    .meta({ description: "SSH user, a member of the docker group.", example: "aurora" }),
+  hostKey: z
+    .string()
+    .regex(
+      /^(ssh-ed25519|ecdsa-sha2-nistp(256|384|521)|ssh-rsa) [A-Za-z0-9+/]+={0,3}$/,
+      "not a public host key of the form `ssh-ed25519 AAAA…`",
+    )
+    .meta({
+      description: "Public SSH host key: what `ssh-keyscan -t ed25519 HOST` prints, without the host at its front.",
+      example: "ssh-ed25519 AAAA…",
+    }),
+  via: z
+    .string()
+    .optional()
+    .meta({ description: "Name of the node to jump through. Default: none, reached directly.", example: "spark-1" }),
+  fabric: fabricSchema.meta({ description: "The private link between the nodes." }),
+});
+
+export const scenarioSchema = z.strictObject({
+  name: z
+    .string()
+    .regex(/^[a-z][a-z0-9-]*$/, "not a name of lower-case letters, digits and hyphens")
+    .meta({ description: "Name of the scenario in the output.", example: "single-stream" }),
+  requests: positive.meta({ description: "Requests measured.", example: "8" }),
+  maxConcurrency: positive.meta({ description: "Requests under way at once.", example: "1" }),
+  inputTokens: positive.meta({ description: "Prompt length, tokens.", example: "1024" }),
+  outputTokens: numeric(z.int().min(2, "TPOT needs at least 2 output tokens")).meta({
+    description: "Tokens generated a request (the end-of-text token is ignored).",
+    example: "128",
+  }),
+});
+
+export const schema = z.strictObject({
+  nodes: z
+    .array(nodeSchema)
+    .min(1, "no node given")
+    .meta({ description: "The Sparks; the first is the head, which serves.", example: "[…]" }),
+  ssh: z
+    .strictObject({
+      privateKeyPath: z.string().optional().meta({
+        description:
+          "Private key file on this machine, without a passphrase (`~/` is the home). Default: the SSH agent.",
+        example: "~/.ssh/id_ed25519",
+      }),
+      connectTimeoutSeconds: positive
+        .default(15)
+        .meta({ description: "Limit of one connection attempt, seconds.", example: "15" }),
+      connectAttempts: positive
+        .default(3)
+        .meta({ description: "Connection attempts before a step fails.", example: "3" }),
+    })
+    .prefault({}),
+  accelerator: z
+    .enum(["gb10", "cpu"])
+    .default("gb10")
+    .meta({
+      description: "`gb10`: GPU and RDMA are given to the containers. `cpu`: neither (the lab).",
+      example: "gb10",
+    }),
+  image: z
+    .string()
+    .regex(
+      /^[a-z0-9][a-z0-9._:/-]*@sha256:[0-9a-f]{64}$/,
+      "not an image pinned by digest: a tag can move, and differ between nodes (`docker buildx imagetools inspect IMAGE` prints the digest)",
+    )
+    .meta({
+      description: "Serving image with vLLM and Ray, pinned by digest.",
+      example: "registry.example/vllm@sha256:…",
+    }),
+  model: z.strictObject({
+    path: z
+      .string()
+      .regex(/^\/[^\0]+$/, "not an absolute path (a relative one is taken for a hub repository by the engine)")
+      .meta({
+        description: "Folder of the model (config.json and weights), the same on every node.",
+        example: "/home/aurora/models/my-model",
+      }),
+    name: z
+      .string()
+      .regex(/^[^\s\0]+$/, "empty, or holds blanks")
+      .meta({ description: "Model id that clients ask for.", example: "my-model" }),
+  }),
+  server: z
+    .strictObject({
+      port: port.default(8000).meta({ description: "Port of the OpenAI API on the head.", example: "8000" }),
+      maxModelLen: positive
+        .optional()
+        .meta({ description: "Context length, tokens. Default: the model's own.", example: "65536" }),
+      gpuMemoryUtilization: numeric(z.number().gt(0).max(1))
+        .optional()
+        .meta({
+          description: "Share of the unified memory for the engine, 0 to 1. Default: the engine's.",
+          example: "0.85",
+        }),
+      maxNumSeqs: positive
+        .optional()
+        .meta({ description: "Sequences in a batch. Default: the engine's.", example: "4" }),
+      maxNumBatchedTokens: positive
+        .optional()
+        .meta({ description: "Tokens in a batch. Default: the engine's.", example: "16384" }),
+      reasoningParser: text
+        .default("qwen3")
+        .meta({ description: "vLLM's parser of the thinking part; empty: off.", example: "qwen3" }),
+      toolCallParser: text
+        .default("qwen3_coder")
+        .meta({ description: "vLLM's parser of tool calls; empty: off.", example: "qwen3_coder" }),
+      prefixCaching: z
+        .boolean()
+        .default(true)
+        .meta({ description: "Reuse of the KV cache between requests.", example: "true" }),
+      extraArgs: z
+        .array(text)
+        .default([])
+        .meta({
+          description: "Further arguments of `vllm serve`, one a list entry, passed on byte for byte.",
+          example: '["--enforce-eager"]',
+        }),
+      environment: z
+        .record(environmentName, text)
+        .default({})
+        .meta({ description: "Further environment variables of every rank.", example: '{"NCCL_DEBUG":"INFO"}' }),
+      loadTimeoutMinutes: minutes.default(40).meta({ description: "Limit of the model load, minutes.", example: "40" }),
+    })
+    .prefault({}),
+  benchmark: z
+    .strictObject({
+      enabled: z.boolean().default(true).meta({ description: "Measure the server once it serves.", example: "true" }),
+      timeoutMinutes: minutes.default(30).meta({ description: "Limit of the whole run, minutes.", example: "30" }),
+      scenarios: z
+        .array(scenarioSchema)
+        .min(1, "no scenario given")
+        .default([
+          { name: "single-stream", requests: 8, maxConcurrency: 1, inputTokens: 1024, outputTokens: 128 },
+          { name: "concurrent", requests: 16, maxConcurrency: 4, inputTokens: 1024, outputTokens: 128 },
+        ])
+        .meta({ description: "What is measured, in this order.", example: "[…]" }),
+    })
+    .prefault({}),
+});
+
+export type Settings = z.infer<typeof schema>;
+export type NodeSettings = z.infer<typeof nodeSchema>;
+export type Scenario = z.infer<typeof scenarioSchema>;
+export type Accelerator = Settings["accelerator"];

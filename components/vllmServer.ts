@@ -1,0 +1,119 @@
+import * as docker from "@pulumi/docker";
+import * as pulumi from "@pulumi/pulumi";
+import * as random from "@pulumi/random";
+import { containerDefaults, containerName, environmentList, hardware } from "./container";
+import type { ContainerImage } from "./containerImage";
+import { rankEnvironment, sessionDirectory } from "./rank";
+import { rayAddress, urlHost } from "./ray";
+import type { RayCluster } from "./rayCluster";
+import { remoteStep, resultOf } from "./remoteStep";
+import type { Settings } from "./schema";
+import type { SparkNode } from "./sparkNode";
+import { type Smoke, parseSmoke } from "./smoke";
+import { modelMount, vllmArguments } from "./vllm";
+
+export interface VllmServerArgs {
+  /** The head, where the API listens. */
+  head: SparkNode;
+  deployment: string;
+  cluster: RayCluster;
+  image: ContainerImage;
+  settings: Pick<Settings, "accelerator" | "model" | "server">;
+  /** Variables that hold secrets, as `NAME=value`. */
+  secretEnvironment: pulumi.Output<string[]>;
+}
+
+/** An engine that keeps dying stops after this many restarts: endless ones have leaked a Spark's memory until sshd died. */
+const restartBudget = 3;
+
+/**
+ * The vLLM server: a container beside Ray's head, its ranks spread over the cluster, an API key, a gate that follows the
+ * load and passes only after a real completion, and a smoke step that tries what the model is to be used for.
+ */
+export class VllmServer extends pulumi.ComponentResource {
+  readonly container: docker.Container;
+  /** Base URL of the OpenAI API. */
+  readonly endpoint: string;
+  /** Bearer token of the API. Secret. */
+  readonly apiKey: pulumi.Output<string>;
+  /** What the smoke step saw. */
+  readonly smoke: pulumi.Output<Smoke>;
+  /** The server answers after this. */
+  readonly ready: pulumi.Resource;
+
+  constructor(name: string, args: VllmServerArgs, opts?: pulumi.ComponentResourceOptions) {
+    super("dgx-spark-serving:index:VllmServer", name, {}, opts);
+    const { head, deployment } = args;
+    const { model, server } = args.settings;
+    this.endpoint = `http://${urlHost(head.settings.host)}:${server.port}/v1`;
+    this.apiKey = new random.RandomPassword(`${name}-api-key`, { length: 40, special: false }, { parent: this }).result;
+    this.container = this.startServer(name, args);
+
+    const serverContainer = containerName(deployment, "server");
+    const loadSeconds = Math.ceil(server.loadTimeoutMinutes * 60);
+    const gate = remoteStep(
+      `${name}-gate`,
+      {
+        node: head,
+        create: {
+          script: "wait_for_server.py",
+          args: [serverContainer, String(server.port), model.name, String(loadSeconds)],
+        },
+        triggers: [this.container.id],
+        timeoutSeconds: loadSeconds + 60,
+      },
+      { parent: this, dependsOn: this.container },
+    );
+    const smoke = remoteStep(
+      `${name}-smoke`,
+      {
+        node: head,
+        create: { script: "smoke.py", args: [serverContainer, String(server.port), model.name] },
+        triggers: [this.container.id],
+        timeoutSeconds: 600,
+      },
+      { parent: this, dependsOn: gate },
+    );
+    this.smoke = resultOf(smoke, parseSmoke);
+    this.ready = smoke;
+    this.registerOutputs({ endpoint: this.endpoint, cluster: rayAddress(head.settings), smoke: this.smoke });
+  }
+
+  private startServer(name: string, args: VllmServerArgs): docker.Container {
+    const { head, cluster, deployment } = args;
+    const { accelerator, model, server } = args.settings;
+    const environment = environmentList({
+      ...rankEnvironment(head.settings, { accelerator, environment: server.environment }),
+      RAY_ADDRESS: rayAddress(head.settings),
+    });
+    const source = modelMount(model.path);
+    return new docker.Container(
+      `${name}-container`,
+      {
+        ...containerDefaults(deployment, "server"),
+        ...hardware(accelerator),
+        image: args.image.tag,
+        entrypoints: ["vllm"],
+        command: vllmArguments(args.settings, cluster.containers.length),
+        envs: pulumi
+          .all([this.apiKey, args.secretEnvironment])
+          .apply(([key, secrets]) => [...environment, `VLLM_API_KEY=${key}`, ...secrets]),
+        mounts: [
+          { type: "bind", source, target: source, readOnly: true },
+          { type: "volume", source: cluster.session.name, target: sessionDirectory },
+        ],
+        restart: "on-failure",
+        maxRetryCount: restartBudget,
+      },
+      {
+        parent: this,
+        provider: head.provider,
+        deleteBeforeReplace: true,
+        additionalSecretOutputs: ["envs"],
+        dependsOn: cluster.ready,
+        // A server does not outlive the Ray processes that its ranks ran in.
+        replaceWith: cluster.containers,
+      },
+    );
+  }
+}

@@ -1,0 +1,55 @@
+import * as pulumi from "@pulumi/pulumi";
+import { BenchmarkRun } from "./components/benchmarkRun";
+import { routeTo } from "./components/connection";
+import { ContainerImage } from "./components/containerImage";
+import { ModelWeights } from "./components/modelWeights";
+import { RayCluster } from "./components/rayCluster";
+import { loadSettings } from "./components/settings";
+import { SparkNode } from "./components/sparkNode";
+import { VllmServer } from "./components/vllmServer";
+
+const { settings, privateKey, huggingFaceToken } = loadSettings();
+const deployment = pulumi.getStack();
+const secretEnvironment = pulumi
+  .output(huggingFaceToken)
+  .apply((token) => [token === undefined ? "HF_HUB_OFFLINE=1" : `HF_TOKEN=${token}`]);
+
+const sparks = settings.nodes.map(
+  (node) =>
+    new SparkNode(node.name, { route: routeTo(node, settings.nodes), ssh: settings.ssh, privateKey, deployment }),
+);
+const head = sparks[0]!;
+
+const image = new ContainerImage("image", { nodes: sparks, reference: settings.image, deployment });
+const weights = new ModelWeights("model", { nodes: sparks, path: settings.model.path });
+
+const cluster = new RayCluster("ray", {
+  nodes: sparks,
+  deployment,
+  accelerator: settings.accelerator,
+  image,
+  weights,
+  modelPath: settings.model.path,
+  environment: settings.server.environment,
+  secretEnvironment,
+});
+const server = new VllmServer("server", { head, deployment, cluster, image, settings, secretEnvironment });
+const run = settings.benchmark.enabled
+  ? new BenchmarkRun("benchmark", { head, deployment, server, settings })
+  : undefined;
+
+/** Base URL of the OpenAI API. Known when the server answered a completion. */
+export const endpoint = server.smoke.apply(() => server.endpoint);
+/** Model id that requests name. */
+export const model = settings.model.name;
+/** Bearer token of the API. */
+export const apiKey = server.apiKey;
+/** Facts of each Spark. */
+export const nodes = sparks.map(({ name, settings: { host, fabric }, facts }) => ({
+  name,
+  host,
+  fabricAddress: fabric.address,
+  facts,
+}));
+/** Figures of the benchmark; absent when it is not enabled. */
+export const benchmark = run?.result;

@@ -1,0 +1,53 @@
+"""Waits until exactly the given nodes are alive in the Ray cluster:
+wait_for_ray.py CONTAINER GCS_ADDRESS SECONDS ADDRESS..."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+from containers import fail, fail_dead, last_lines, state
+
+container, gcs_address, seconds, *expected = sys.argv[1:]
+probe = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ray_nodes.py")
+
+
+def alive_nodes():
+    """Addresses alive in the cluster; None when Ray does not answer yet."""
+    with open(probe, "rb") as source:
+        done = subprocess.run(
+            ["docker", "exec", "-i", container, "python3", "-", gcs_address],
+            stdin=source,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+    return json.loads(done.stdout) if done.returncode == 0 else None
+
+
+def main():
+    started = time.monotonic()
+    shown = None
+    alive = None
+    while time.monotonic() - started < float(seconds):
+        if not state(container).alive:
+            fail_dead(container, "Ray's head")
+        alive = alive_nodes()
+        if alive is not None and sorted(alive) == sorted(expected):
+            print(json.dumps({"changed": False, "nodes": alive}))
+            return
+        if alive != shown:
+            shown = alive
+            print(f"Ray nodes alive: {', '.join(alive or []) or 'none yet'}", file=sys.stderr, flush=True)
+        time.sleep(1)
+    missing = sorted(set(expected) - set(alive or []))
+    strangers = sorted(set(alive or []) - set(expected))
+    fail(
+        f"{last_lines(container, 15)}\n\nafter {seconds} s the Ray cluster is not the one that was asked for\n"
+        f"  missing: {', '.join(missing) or 'none'}\n  unexpected: {', '.join(strangers) or 'none'}\n"
+        f"Look at `docker logs {container}` on each missing node; the lines above are the head's."
+    )
+
+
+main()

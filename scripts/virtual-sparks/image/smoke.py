@@ -1,0 +1,41 @@
+"""Imports what serving uses: proves the trimmed image whole, and leaves the byte code that makes it start quickly."""
+
+import importlib
+
+MODULES = [
+    "cv2",
+    "ray",
+    "ray._raylet",
+    "ray._private.node",
+    "ray._private.workers.default_worker",
+    "ray.scripts.scripts",
+    "ray.util.placement_group",
+    "ray.util.state",
+    "torch",
+    "torch.distributed",
+    "transformers.models.qwen3_moe",
+    "vllm.benchmarks.serve",
+    "vllm.distributed.device_communicators.cpu_communicator",
+    "vllm.entrypoints.cli.main",
+    "vllm.entrypoints.openai.api_server",
+    "vllm.model_executor.models.qwen3_moe",
+    "vllm.v1.attention.backends.cpu_attn",
+    "vllm.v1.engine.async_llm",
+    "vllm.v1.engine.core",
+    "vllm.v1.executor.ray_executor",
+    "vllm.v1.worker.cpu_worker",
+    "vllm_lab_platform.communicator",
+    "vllm_lab_platform.platform",
+]
+
+for module in MODULES:
+    importlib.import_module(module)
+
+import torch  # noqa: E402
+from vllm.platforms import current_platform  # noqa: E402
+
+assert not torch.cuda.is_available()
+assert type(current_platform).__name__ == "LabCpuPlatform", type(current_platform)
+current_platform.import_kernels()
+assert hasattr(torch.ops._C, "silu_and_mul"), "vLLM's CPU kernels do not load on this processor"
+print("imports whole")
