@@ -3,7 +3,7 @@ import pulumi from "@pulumi/eslint-plugin";
 import tseslint from "typescript-eslint";
 
 export default tseslint.config(
-  { ignores: ["node_modules", ".lab"] },
+  { ignores: ["node_modules", "vitest.config.mts"] },
   js.configs.recommended,
   {
     files: ["**/*.ts"],

@@ -4,6 +4,7 @@ import { routeTo } from "./components/connection";
 import { ContainerImage } from "./components/containerImage";
 import { ModelWeights } from "./components/modelWeights";
 import { RayCluster } from "./components/rayCluster";
+import type { NodeSettings } from "./components/schema";
 import { loadSettings } from "./components/settings";
 import { SparkNode } from "./components/sparkNode";
 import { VllmServer } from "./components/vllmServer";
@@ -14,17 +15,19 @@ const secretEnvironment = pulumi
   .output(huggingFaceToken)
   .apply((token) => [token === undefined ? "HF_HUB_OFFLINE=1" : `HF_TOKEN=${token}`]);
 
-const sparks = settings.nodes.map(
-  (node) =>
-    new SparkNode(node.name, { route: routeTo(node, settings.nodes), ssh: settings.ssh, privateKey, deployment }),
-);
-const head = sparks[0]!;
+const spark = (node: NodeSettings) =>
+  new SparkNode(node.name, { route: routeTo(node, settings.nodes), ssh: settings.ssh, privateKey, deployment });
+const [headSettings, ...workerSettings] = settings.nodes;
+const head = spark(headSettings);
+const workers = workerSettings.map(spark);
+const sparks = [head, ...workers];
 
-const image = new ContainerImage("image", { nodes: sparks, reference: settings.image, deployment });
+const image = new ContainerImage("image", { head, workers, reference: settings.image, deployment });
 const weights = new ModelWeights("model", { nodes: sparks, path: settings.model.path });
 
 const cluster = new RayCluster("ray", {
-  nodes: sparks,
+  head,
+  workers,
   deployment,
   accelerator: settings.accelerator,
   image,

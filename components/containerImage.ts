@@ -4,8 +4,10 @@ import { remoteStep, resultOf } from "./remoteStep";
 import type { SparkNode } from "./sparkNode";
 
 export interface ContainerImageArgs {
-  /** Nodes that run it; the first pulls, the others get it over the fabric. */
-  nodes: readonly SparkNode[];
+  /** Pulls the image. */
+  head: SparkNode;
+  /** Get it from the head, over the fabric. */
+  workers: readonly SparkNode[];
   /** `repository@sha256:…`. */
   reference: string;
   deployment: string;
@@ -34,8 +36,7 @@ export class ContainerImage extends pulumi.ComponentResource {
 
   constructor(name: string, args: ContainerImageArgs, opts?: pulumi.ComponentResourceOptions) {
     super("dgx-spark-serving:index:ContainerImage", name, {}, opts);
-    const [head, ...workers] = args.nodes;
-    if (head === undefined) throw new Error("ContainerImage: no nodes");
+    const { head, workers } = args;
     this.tag = localTag(args.deployment, args.reference);
     const remove = { script: "remove-image.sh", args: [this.tag] };
 
@@ -47,7 +48,7 @@ export class ContainerImage extends pulumi.ComponentResource {
         delete: remove,
         timeoutSeconds: 2 * hour,
       },
-      { parent: this, dependsOn: args.nodes.map((node) => node.checked) },
+      { parent: this, dependsOn: [head, ...workers].map((node) => node.checked) },
     );
     this.ready = [pulled];
     if (workers.length > 0) {

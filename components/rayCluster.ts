@@ -11,8 +11,8 @@ import type { SparkNode } from "./sparkNode";
 import { modelMount } from "./vllm";
 
 export interface RayClusterArgs {
-  /** The first is Ray's head. */
-  nodes: readonly SparkNode[];
+  head: SparkNode;
+  workers: readonly SparkNode[];
   deployment: string;
   accelerator: Accelerator;
   image: ContainerImage;
@@ -42,25 +42,24 @@ export class RayCluster extends pulumi.ComponentResource {
 
   constructor(name: string, args: RayClusterArgs, opts?: pulumi.ComponentResourceOptions) {
     super("dgx-spark-serving:index:RayCluster", name, {}, opts);
-    const [head, ...workers] = args.nodes;
-    if (head === undefined) throw new Error("RayCluster: no nodes");
+    const { head, workers } = args;
 
     this.session = new docker.Volume(
       `${name}-session`,
       { name: containerName(args.deployment, "session") },
       { parent: this, provider: head.provider, deleteBeforeReplace: true, dependsOn: args.image.ready },
     );
-    const headContainer = this.startRay(`${name}-${head.name}`, head, head, args, {});
+    const headContainer = this.startRay(`${name}-${head.name}`, head, args, {});
     const workerContainers = workers.map((worker) =>
       // A worker of the former head's cluster does not join the new one.
-      this.startRay(`${name}-${worker.name}`, worker, head, args, {
+      this.startRay(`${name}-${worker.name}`, worker, args, {
         dependsOn: headContainer,
         replaceWith: [headContainer],
       }),
     );
     this.containers = [headContainer, ...workerContainers];
 
-    const addresses = args.nodes.map((node) => node.settings.fabric.address);
+    const addresses = [head, ...workers].map((node) => node.settings.fabric.address);
     this.ready = remoteStep(
       `${name}-gate`,
       {
@@ -85,7 +84,6 @@ export class RayCluster extends pulumi.ComponentResource {
   private startRay(
     name: string,
     node: SparkNode,
-    head: SparkNode,
     args: RayClusterArgs,
     opts: pulumi.CustomResourceOptions,
   ): docker.Container {
@@ -98,11 +96,11 @@ export class RayCluster extends pulumi.ComponentResource {
         ...hardware(args.accelerator),
         image: args.image.tag,
         entrypoints: ["ray"],
-        command: rayArguments(node.settings, head.settings),
+        command: rayArguments(node.settings, args.head.settings),
         envs: args.secretEnvironment.apply((secrets) => [...environment, ...secrets]),
         mounts: [
           { type: "bind", source: model, target: model, readOnly: true },
-          ...(node === head ? [{ type: "volume", source: this.session.name, target: sessionDirectory }] : []),
+          ...(node === args.head ? [{ type: "volume", source: this.session.name, target: sessionDirectory }] : []),
         ],
         restart: "unless-stopped",
       },

@@ -99,7 +99,7 @@ export function relationProblems(raw: unknown): Problem[] {
     if (via === undefined) return;
     const at = ["nodes", index, "via"];
     const direct = nodes.flatMap((node, other) =>
-      other !== index && node.via === undefined && node.name !== undefined ? [node.name] : [],
+      other !== index && (other === 0 || node.via === undefined) && node.name !== undefined ? [node.name] : [],
     );
     if (index === 0) report(at, "the head is the first node and is reached directly", removeCommand(at));
     else if (!direct.includes(via)) report(at, `not a node that is reached directly; those are: ${direct.join(", ")}`);

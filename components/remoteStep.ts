@@ -158,5 +158,5 @@ export function connectionOf(
     dialErrorLimit: ssh.connectAttempts,
     ...(privateKey && { privateKey }),
   });
-  return pulumi.secret({ ...hop(node), ...(via && { proxy: hop(via) }) }) as Connection;
+  return pulumi.secret({ ...hop(node), ...(via && { proxy: hop(via) }) });
 }

@@ -115,6 +115,7 @@ export const schema = z.strictObject({
   nodes: z
     .array(nodeSchema)
     .min(1, "no node given")
+    .transform((nodes) => nodes as [NodeSettings, ...NodeSettings[]])
     .meta({ description: "The Sparks; the first is the head, which serves.", example: "[…]" }),
   ssh: z
     .strictObject({
@@ -131,13 +132,10 @@ export const schema = z.strictObject({
         .meta({ description: "Connection attempts before a step fails.", example: "3" }),
     })
     .prefault({}),
-  accelerator: z
-    .enum(["gb10", "cpu"])
-    .default("gb10")
-    .meta({
-      description: "`gb10`: GPU and RDMA are given to the containers. `cpu`: neither (the lab).",
-      example: "gb10",
-    }),
+  accelerator: z.enum(["gb10", "cpu"]).default("gb10").meta({
+    description: "`gb10`: GPU and RDMA are given to the containers. `cpu`: neither (the lab).",
+    example: "gb10",
+  }),
   image: z
     .string()
     .regex(
@@ -167,12 +165,10 @@ export const schema = z.strictObject({
       maxModelLen: positive
         .optional()
         .meta({ description: "Context length, tokens. Default: the model's own.", example: "65536" }),
-      gpuMemoryUtilization: numeric(z.number().gt(0).max(1))
-        .optional()
-        .meta({
-          description: "Share of the unified memory for the engine, 0 to 1. Default: the engine's.",
-          example: "0.85",
-        }),
+      gpuMemoryUtilization: numeric(z.number().gt(0).max(1)).optional().meta({
+        description: "Share of the unified memory for the engine, 0 to 1. Default: the engine's.",
+        example: "0.85",
+      }),
       maxNumSeqs: positive
         .optional()
         .meta({ description: "Sequences in a batch. Default: the engine's.", example: "4" }),
@@ -189,13 +185,10 @@ export const schema = z.strictObject({
         .boolean()
         .default(true)
         .meta({ description: "Reuse of the KV cache between requests.", example: "true" }),
-      extraArgs: z
-        .array(text)
-        .default([])
-        .meta({
-          description: "Further arguments of `vllm serve`, one a list entry, passed on byte for byte.",
-          example: '["--enforce-eager"]',
-        }),
+      extraArgs: z.array(text).default([]).meta({
+        description: "Further arguments of `vllm serve`, one a list entry, passed on byte for byte.",
+        example: '["--enforce-eager"]',
+      }),
       environment: z
         .record(environmentName, text)
         .default({})

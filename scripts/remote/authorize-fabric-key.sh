@@ -7,30 +7,23 @@ file=$HOME/.ssh/authorized_keys
 read -r type body _ <<<"$key"
 entry="restrict,from=\"$from\",command=\"$command\" $type $body dgx-spark-serving"
 
-# The list is written whole, then moved into place: a person's own keys are in it.
-rewrite() {
-  local new
+if [ ! -e "$file" ]; then
+  (umask 077 && mkdir -p "$HOME/.ssh" && : >"$file")
+fi
+case $action in
+  add) if grep -qxF "$entry" "$file"; then changed=false; else changed=true; fi ;;
+  remove) if grep -qF " $body" "$file"; then changed=true; else changed=false; fi ;;
+  *) echo "add or remove, not $action" >&2 && exit 2 ;;
+esac
+
+if [ "$changed" = true ]; then
+  # The list is written whole, then moved into place: a person's own keys are in it.
   new=$(mktemp "$file.XXXXXX")
   trap 'rm -f "$new"' EXIT
-  { grep -vF " $body" "$file" || true; } >"$new"
-  if [ "$action" = add ]; then
-    # A list that does not end in a newline would swallow the entry.
-    [ ! -s "$new" ] || [ -z "$(tail -c 1 "$new")" ] || echo >>"$new"
-    printf '%s\n' "$entry" >>"$new"
-  fi
+  # awk ends a last line that has no newline: the entry must not be swallowed by it.
+  awk -v body=" $body" 'index($0, body) == 0' "$file" >"$new"
+  if [ "$action" = add ]; then printf '%s\n' "$entry" >>"$new"; fi
   chmod --reference="$file" "$new"
   mv "$new" "$file"
-}
-
-if [ ! -e "$file" ]; then
-  mkdir -p -m 700 "$HOME/.ssh"
-  (umask 077 && : >"$file")
-fi
-changed=false
-if [ "$action" = add ]; then
-  grep -qxF "$entry" "$file" || { rewrite && changed=true; }
-elif grep -qF " $body" "$file"; then
-  rewrite
-  changed=true
 fi
 printf '{"changed": %s}\n' "$changed"

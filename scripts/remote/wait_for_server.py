@@ -48,23 +48,22 @@ class Progress(threading.Thread):
             stderr=subprocess.STDOUT,
             encoding="utf-8",
             errors="replace",
-            # A carriage return ends a line too, so that a progress bar is seen while it moves.
-            newline=None,
         )
 
     def run(self):
+        # In text mode a carriage return ends a line too, so a progress bar is seen while it moves.
         for line in self.logs.stdout:
             self.text = stage(line) or self.text
 
 
-def answers(api):
+def answers(api, seconds_left):
     """Whether the server names the model and completes; ends the step when it serves something else."""
     models = api.models()
     if models is None:
         return False
     if model not in models:
         fail(f"the server names {', '.join(models)}, not {model}")
-    status, answer = api.chat(model, "Say hello.", max_tokens=8)
+    status, answer = api.chat(model, "Say hello.", max_tokens=8, timeout=min(120, seconds_left))
     return status == 200 and answer["usage"]["completion_tokens"] > 0
 
 
@@ -74,12 +73,11 @@ def main():
     progress.start()
     shown, shown_at = None, 0.0
     api = Api(container, port)
-    while time.monotonic() - started < float(seconds):
+    while (elapsed := time.monotonic() - started) < float(seconds):
         if not state(container).alive:
             fail_dead(container, "the engine")
-        if answers(api):
-            elapsed = time.monotonic() - started
-            print(f"{elapsed:.0f} s: {model} answers", file=sys.stderr, flush=True)
+        if answers(api, float(seconds) - elapsed):
+            print(f"{time.monotonic() - started:.0f} s: {model} answers", file=sys.stderr, flush=True)
             print(json.dumps({"changed": False, "model": model}))
             return
         now = time.monotonic()

@@ -1,0 +1,260 @@
+import * as fs from "node:fs";
+import * as os from "node:os";
+import * as path from "node:path";
+import { execFileSync } from "node:child_process";
+import fc from "fast-check";
+import { parse } from "shell-quote";
+import { expect, test } from "vitest";
+import { renderProblems } from "../../components/problems";
+import { schema } from "../../components/schema";
+import { parseSettings, readPrivateKey } from "../../components/settings";
+import { configurationOf, runStack } from "./stack";
+
+/** The working configuration with one value changed; undefined removes it. */
+function having(at: (string | number)[], value: unknown): unknown {
+  const config = structuredClone(configurationOf("dev")) as Record<string | number, unknown>;
+  let inside = config;
+  for (const part of at.slice(0, -1)) inside = (inside[part] ??= {}) as Record<string | number, unknown>;
+  const last = at.at(-1) ?? "";
+  if (value === undefined) Reflect.deleteProperty(inside, last);
+  else inside[last] = value;
+  return config;
+}
+
+function problemsOf(config: unknown) {
+  const result = parseSettings(config);
+  return "problems" in result ? result.problems : [];
+}
+
+test("the committed configurations are valid once filled in", () => {
+  for (const stack of ["dev", "lab"] as const) expect(problemsOf(configurationOf(stack))).toEqual([]);
+});
+
+test("defaults", () => {
+  const { nodes, image, model } = configurationOf("dev");
+  expect(schema.parse({ nodes, image, model })).toMatchObject({
+    accelerator: "gb10",
+    ssh: { connectTimeoutSeconds: 15, connectAttempts: 3 },
+    server: {
+      port: 8000,
+      reasoningParser: "qwen3",
+      toolCallParser: "qwen3_coder",
+      prefixCaching: true,
+      extraArgs: [],
+      environment: {},
+      loadTimeoutMinutes: 40,
+    },
+    benchmark: {
+      enabled: true,
+      timeoutMinutes: 30,
+      scenarios: [
+        { name: "single-stream", maxConcurrency: 1 },
+        { name: "concurrent", maxConcurrency: 4 },
+      ],
+    },
+  });
+});
+
+// One row a mistake: where, the value, the key as it is named, a telling part of the message, the command that mends it.
+const mistakes: [(string | number)[], unknown, string, RegExp, string][] = [
+  [["nodes"], undefined, "nodes", /^missing$/, "in the stack's file: nodes: […] (docs/configuration.md)"],
+  [["nodes"], [], "nodes", /no node given/, "in the stack's file: nodes: […] (docs/configuration.md)"],
+  [
+    ["nodes", 0, "hostKey"],
+    undefined,
+    "nodes[0].hostKey",
+    /^missing$/,
+    "pulumi config set --path 'nodes[0].hostKey' 'ssh-ed25519 AAAA…'",
+  ],
+  [
+    ["nodes", 0, "hostKey"],
+    "10.1.230.180 ssh-ed25519 AAAA",
+    "nodes[0].hostKey",
+    /not a public host key/,
+    "pulumi config set --path 'nodes[0].hostKey' 'ssh-ed25519 AAAA…'",
+  ],
+  [["nodes", 1, "name"], "Spark 2", "nodes[1].name", /lower-case/, "pulumi config set --path 'nodes[1].name' spark-1"],
+  [
+    ["nodes", 1, "name"],
+    "spark-1",
+    "nodes[1].name",
+    /another node has this name/,
+    "pulumi config set --path 'nodes[1].name' spark-1",
+  ],
+  [
+    ["nodes", 0, "host"],
+    "-oProxyCommand=reboot",
+    "nodes[0].host",
+    /not a host name/,
+    "pulumi config set --path 'nodes[0].host' 10.1.230.180",
+  ],
+  [["nodes", 0, "port"], 0, "nodes[0].port", />=1/, "pulumi config set --path 'nodes[0].port' 22"],
+  [["nodes", 0, "user"], "a b", "nodes[0].user", /not a user name/, "pulumi config set --path 'nodes[0].user' aurora"],
+  [["nodes", 0, "via"], "spark-1", "nodes[0].via", /head is the first node/, "pulumi config rm --path 'nodes[0].via'"],
+  [
+    ["nodes", 1, "via"],
+    "spark-9",
+    "nodes[1].via",
+    /those are: spark-1/,
+    "pulumi config set --path 'nodes[1].via' spark-1",
+  ],
+  [
+    ["nodes", 1, "via"],
+    "spark-2",
+    "nodes[1].via",
+    /not a node that is reached directly/,
+    "pulumi config set --path 'nodes[1].via' spark-1",
+  ],
+  [
+    ["nodes", 1, "fabric", "address"],
+    "192.168.200.12",
+    "nodes[1].fabric.address",
+    /each rank needs its own/,
+    "pulumi config set --path 'nodes[1].fabric.address' 192.168.200.12",
+  ],
+  [
+    ["nodes", 0, "fabric", "address"],
+    "127.0.1.1",
+    "nodes[0].fabric.address",
+    /loopback/,
+    "pulumi config set --path 'nodes[0].fabric.address' 192.168.200.12",
+  ],
+  [
+    ["nodes", 0, "fabric", "address"],
+    "192.168.200.0/24",
+    "nodes[0].fabric.address",
+    /not an IP address/,
+    "pulumi config set --path 'nodes[0].fabric.address' 192.168.200.12",
+  ],
+  ...["^lo", "a,b", "lo", "", "eth0 eth1"].map((name): (typeof mistakes)[0] => [
+    ["nodes", 0, "fabric", "interface"],
+    name,
+    "nodes[0].fabric.interface",
+    name === "lo" ? /loopback/ : /not one network interface/,
+    "pulumi config set --path 'nodes[0].fabric.interface' enp1s0f0np0",
+  ]),
+  [
+    ["nodes", 0, "fabric", "hcas"],
+    ["a,b"],
+    "nodes[0].fabric.hcas[0]",
+    /not an RDMA device/,
+    "in the stack's file: nodes[0].fabric.hcas[0] (docs/configuration.md)",
+  ],
+  [["accelerator"], "h100", "accelerator", /gb10/, "pulumi config set --path accelerator gb10"],
+  [
+    ["image"],
+    "vllm/vllm-openai:latest",
+    "image",
+    /pinned by digest/,
+    "pulumi config set --path image registry.example/vllm@sha256:…",
+  ],
+  [
+    ["model", "path"],
+    "Qwen/Qwen3",
+    "model.path",
+    /not an absolute path/,
+    "pulumi config set --path model.path /home/aurora/models/my-model",
+  ],
+  [
+    ["server", "gpuMemoryUtilization"],
+    85,
+    "server.gpuMemoryUtilization",
+    /<=1/,
+    "pulumi config set --path server.gpuMemoryUtilization 0.85",
+  ],
+  [["server", "port"], 6379, "server.port", /Ray's own port/, "pulumi config set --path server.port 8000"],
+  [
+    ["server", "extraArgs"],
+    ["--api-key=secret"],
+    "server.extraArgs[0]",
+    /process list/,
+    "pulumi config rm --path 'server.extraArgs[0]'",
+  ],
+  [
+    ["server", "environment"],
+    { VLLM_HOST_IP: "10.0.0.1" },
+    "server.environment.VLLM_HOST_IP",
+    /on every node/,
+    "pulumi config rm --path server.environment.VLLM_HOST_IP",
+  ],
+  [
+    ["server", "modelLen"],
+    5,
+    "server.modelLen",
+    /no such key; known here: port, maxModelLen/,
+    "pulumi config rm --path server.modelLen",
+  ],
+  [["benchmrk"], {}, "benchmrk", /no such key; known here: nodes, ssh/, "pulumi config rm --path benchmrk"],
+  [
+    ["benchmark", "scenarios"],
+    [{ name: "long", requests: 1, maxConcurrency: 1, inputTokens: 65536, outputTokens: 2 }],
+    "benchmark.scenarios[0].inputTokens",
+    /makes 65538 tokens, over server.maxModelLen 65536/,
+    "pulumi config set --path 'benchmark.scenarios[0].inputTokens' 1024",
+  ],
+];
+
+test.each(mistakes)("%j = %j is named %s", (at, value, key, message, fix) => {
+  const problems = problemsOf(having(at, value));
+  expect(problems.map((problem) => problem.key)).toEqual([key]);
+  expect(problems[0]?.message).toMatch(message);
+  // Compared as words: there are several ways to quote the same command.
+  expect(parse(problems[0]?.fix ?? "")).toEqual(parse(fix));
+});
+
+test("mistakes of shape and of relation are told together", () => {
+  const config = having(["nodes", 0, "fabric", "interface"], "^lo") as { nodes: { name: string }[]; image: string };
+  config.image = "a:b";
+  config.nodes[1] = { ...config.nodes[1], name: "spark-1" };
+  const problems = problemsOf(config);
+  expect(problems.map(({ key }) => key)).toEqual(["nodes[0].fabric.interface", "image", "nodes[1].name"]);
+  expect(renderProblems(problems)).toMatch(
+    /^3 problems in the configuration; nothing was changed\.\n\n {2}nodes\[0\]\.fabric\.interface = "\^lo"\n {4}not one network interface/,
+  );
+});
+
+test("a number spelt as a string, as `pulumi config set --path` stores fractions, is a number", () => {
+  const result = parseSettings(having(["server", "gpuMemoryUtilization"], "0.9"));
+  expect("settings" in result && result.settings.server.gpuMemoryUtilization).toBe(0.9);
+});
+
+test("any JSON is judged without a crash, and passes only if the schema takes it", () => {
+  fc.assert(
+    fc.property(fc.jsonValue(), fc.constantFrom(...Object.keys(schema.shape)), (value, key) => {
+      const result = parseSettings({ ...configurationOf("dev"), [key]: value });
+      if ("problems" in result)
+        expect(result.problems.every((problem) => problem.key !== "" && problem.fix !== "")).toBe(true);
+      else expect(schema.safeParse({ ...configurationOf("dev"), [key]: value }).success).toBe(true);
+    }),
+  );
+});
+
+test("a bad configuration ends the program with one message and no resource", async () => {
+  await expect(runStack("dev", { ...configurationOf("dev"), image: "a:b", accelerator: "h100" })).rejects.toThrow(
+    /^2 problems in the configuration/,
+  );
+});
+
+test("private keys: readable, absent, locked, not a key", () => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "keys-"));
+  try {
+    const file = (name: string, passphrase: string, ...options: string[]) => {
+      execFileSync("ssh-keygen", ["-q", "-N", passphrase, "-f", path.join(folder, name), ...options]);
+      return path.join(folder, name);
+    };
+    const open = file("open", "", "-t", "ed25519");
+    expect(readPrivateKey(open)).toEqual({ key: fs.readFileSync(open, "utf8") });
+    expect(readPrivateKey(undefined)).toEqual({ key: undefined });
+    const message = (name: string) => {
+      const result = readPrivateKey(name);
+      return "problem" in result ? result.problem.message : undefined;
+    };
+    expect(message(file("locked", "a long word", "-t", "ed25519"))).toMatch(/passphrase/);
+    expect(message(file("old", "a long word", "-t", "rsa", "-m", "PEM"))).toMatch(/passphrase/);
+    expect(message(file("pkcs8", "a long word", "-t", "rsa", "-m", "PKCS8"))).toMatch(/passphrase/);
+    expect(message(`${open}.pub`)).toMatch(/not a private key/);
+    expect(message(path.join(folder, "absent"))).toMatch(/ENOENT/);
+  } finally {
+    fs.rmSync(folder, { recursive: true });
+  }
+});

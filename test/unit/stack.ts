@@ -1,0 +1,200 @@
+import * as fs from "node:fs";
+import * as pulumi from "@pulumi/pulumi";
+import type { MockResourceArgs } from "@pulumi/pulumi/runtime";
+import type { RegisterResourceRequest } from "@pulumi/pulumi/proto/resource_pb";
+import { vi } from "vitest";
+import { parse } from "yaml";
+
+/** Values that Pulumi.dev.yaml and Pulumi.lab.yaml leave to the person, or to `./scripts/lab`. */
+export const hostKeys = [
+  "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHeadHeadHeadHeadHeadHeadHeadHeadHeadHeadHead",
+  "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIWorkerWorkerWorkerWorkerWorkerWorkerWorke",
+] as const;
+export const digest = "0123456789abcdef".repeat(4);
+
+/** One resource as the engine is asked for it. */
+export interface Registered {
+  type: string;
+  name: string;
+  parent: string;
+  provider: string;
+  dependsOn: string[];
+  replaceWith: string[];
+  deleteBeforeReplace: boolean;
+  inputs: Record<string, unknown>;
+}
+
+/** What the program asked for, and what it exports. */
+export interface StackRun {
+  resources: Registered[];
+  outputs: Record<string, unknown>;
+}
+
+interface Monitor {
+  registerResource(request: RegisterResourceRequest, callback: unknown): Promise<void>;
+}
+
+const secretSignature = "4dabf18193072939515e22adb298388d";
+
+/** Property values as they travel, with every secret replaced by one word. */
+function redact(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(redact);
+  if (typeof value !== "object" || value === null) return value;
+  const record = value as Record<string, unknown>;
+  if (record[secretSignature] === "1b47061264138c4ac30d75fd1eb44270") return "[secret]";
+  const signature = record[secretSignature];
+  if (typeof signature === "string") return { asset: record["path"] ?? record["text"] };
+  return Object.fromEntries(Object.entries(record).map(([key, inner]) => [key, redact(inner)]));
+}
+
+const facts = {
+  hostname: "a-spark",
+  architecture: "aarch64",
+  operatingSystem: "Ubuntu 24.04.3 LTS",
+  kernel: "6.14.0-1013-nvidia",
+  cpus: 20,
+  memoryTotalBytes: 128527851520,
+  dockerVersion: "28.3.3",
+  gpuName: "NVIDIA GB10",
+  gpuDriverVersion: "580.95.05",
+};
+
+export const figures = {
+  tool: "vllm bench serve 0.32.0",
+  model: "a-model",
+  startedAt: "2026-12-02T00:00:00+00:00",
+  scenarios: [
+    {
+      name: "single-stream",
+      maxConcurrency: 1,
+      inputTokensPerRequest: 1024,
+      outputTokensPerRequest: 128,
+      completedRequests: 8,
+      failedRequests: 0,
+      durationSeconds: 32.5,
+      requestsPerSecond: 0.25,
+      outputTokensPerSecond: 31.5,
+      totalTokensPerSecond: 283.5,
+      ttftMeanMilliseconds: 2000,
+      ttftMedianMilliseconds: 1989,
+      ttftP99Milliseconds: 2100,
+      tpotMeanMilliseconds: 16,
+      tpotMedianMilliseconds: 15.9,
+      tpotP99Milliseconds: 17,
+      itlMeanMilliseconds: 16,
+      itlMedianMilliseconds: 15.8,
+      itlP99Milliseconds: 20,
+    },
+  ],
+};
+
+/** What each script prints, by its file name. A script that is not here fails the test. */
+const results: Readonly<Record<string, unknown>> = {
+  "facts.py": facts,
+  "check_fabric.py": { changed: false },
+  "pull-image.sh": { changed: true, id: "sha256:1" },
+  "fabric-key.sh": { changed: true, publicKey: "ssh-ed25519 AAAAFabric" },
+  "authorize-fabric-key.sh": { changed: true },
+  "copy-image.sh": { changed: true },
+  "has-image.sh": { changed: false, id: "sha256:1" },
+  "check_model.py": { changed: false, files: 1, bytes: 1 },
+  "wait_for_ray.py": { changed: false, nodes: [] },
+  "wait_for_server.py": { changed: false, model: "a-model" },
+  "smoke.py": { keyRequired: true, reasoning: true, toolCall: true, completionTokens: 9 },
+  "check_served_model.py": { changed: false, models: [] },
+  "check_syntax.py": { changed: false, python: "3.12.3" },
+  "benchmark.py": figures,
+};
+
+function stdoutOf(create: string): string {
+  if (create.startsWith("mkdir -p -m 700 ")) return "";
+  const script = /-- (?:bash|python3 -B) \S*\/([^/ ]+)/.exec(create)?.[1];
+  if (script === undefined || !(script in results)) throw new Error(`the mock does not know the command ${create}`);
+  return JSON.stringify(results[script]);
+}
+
+function newResource(args: MockResourceArgs): { id: string; state: Record<string, unknown> } {
+  const inputs = args.inputs as Record<string, unknown>;
+  switch (args.type) {
+    case "command:remote:Command":
+      return { id: `${args.name}-id`, state: { ...inputs, stdout: stdoutOf(String(inputs["create"])), stderr: "" } };
+    case "command:remote:CopyToRemote":
+    case "pulumi:providers:docker":
+    case "docker:index/container:Container":
+    case "docker:index/volume:Volume":
+      return { id: `${args.name}-id`, state: inputs };
+    case "random:index/randomPassword:RandomPassword":
+      return { id: `${args.name}-id`, state: { ...inputs, result: "a-generated-key" } };
+    default:
+      if (args.type.startsWith("dgx-spark-serving:index:")) return { id: "", state: {} };
+      throw new Error(`the mock does not know the resource type ${args.type}`);
+  }
+}
+
+/** A stack's committed configuration, with what it leaves open filled in; its keys without the project. */
+export function configurationOf(stack: "dev" | "lab"): Record<string, unknown> {
+  const file = parse(fs.readFileSync(`Pulumi.${stack}.yaml`, "utf8")) as { config: Record<string, unknown> };
+  const dev = parse(fs.readFileSync("Pulumi.dev.yaml", "utf8")) as { config: Record<string, unknown> };
+  const config = { ...file.config };
+  const nodes = (config["dgx-spark-serving:nodes"] ?? dev.config["dgx-spark-serving:nodes"]) as Record<
+    string,
+    unknown
+  >[];
+  config["dgx-spark-serving:nodes"] = nodes.map((node, index) => ({ ...node, hostKey: hostKeys[index] }));
+  config["dgx-spark-serving:image"] ??= `registry.example/vllm@sha256:${digest}`;
+  return Object.fromEntries(
+    Object.entries(config).map(([key, value]) => [key.replace("dgx-spark-serving:", ""), value]),
+  );
+}
+
+/**
+ * Runs the program with mocks.
+ *
+ * @param config configuration, its keys without the project
+ */
+export async function runStack(stack: string, config: Record<string, unknown>): Promise<StackRun> {
+  const requests: Registered[] = [];
+  const last = (urn: string) => urn.slice(urn.lastIndexOf("::") + 2);
+  pulumi.runtime.setAllConfig(
+    Object.fromEntries(
+      Object.entries(config).map(([key, value]) => [
+        `dgx-spark-serving:${key}`,
+        typeof value === "string" ? value : JSON.stringify(value),
+      ]),
+    ),
+  );
+  await pulumi.runtime.setMocks(
+    {
+      newResource,
+      call: (args) => {
+        throw new Error(`the mock does not know the call ${args.token}`);
+      },
+    },
+    "dgx-spark-serving",
+    stack,
+  );
+  // The mocks' own callback sees no options, so the requests are read on their way to it.
+  const monitor = pulumi.runtime.getMonitor() as unknown as Monitor;
+  const register = monitor.registerResource.bind(monitor);
+  monitor.registerResource = (request, callback) => {
+    requests.push({
+      type: request.getType(),
+      name: request.getName(),
+      parent: last(request.getParent()),
+      provider: last(request.getProvider().replace(/::[^:]*$/, "")),
+      dependsOn: request.getDependenciesList().map(last).sort(),
+      replaceWith: request.getReplaceWithList().map(last).sort(),
+      deleteBeforeReplace: request.getDeletebeforereplace(),
+      inputs: redact(request.getObject()?.toJavaScript() ?? {}) as Record<string, unknown>,
+    });
+    return register(request, callback);
+  };
+  vi.resetModules();
+  const program = (await import("../../index")) as Record<string, unknown>;
+  const outputs = await new Promise<Record<string, unknown>>((resolve) => {
+    pulumi.output(program).apply((value) => {
+      resolve({ ...value });
+    });
+  });
+  return { resources: requests.sort((a, b) => (`${a.type} ${a.name}` < `${b.type} ${b.name}` ? -1 : 1)), outputs };
+}
