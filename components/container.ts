@@ -53,6 +53,8 @@ export function containerDefaults(deployment: string, role: "ray" | "server") {
     labels: [{ label: "dgx-spark-serving.deployment", value: deployment }],
     networkMode: "host",
     ipcMode: "host",
+    // A Ray driver finds the node it is on by the raylet's process, which is in another container.
+    pidMode: "host",
     logDriver: "json-file",
     logOpts: { "max-size": "50m", "max-file": "3" },
     // Time for the engine to leave the cluster, seconds.

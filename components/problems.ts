@@ -28,7 +28,7 @@ export interface Description {
 }
 
 /** The description of the whole configuration. */
-export const description = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" }) as Description;
+export const description = z.toJSONSchema(schema, { unrepresentable: "any" }) as Description;
 
 /** Spells a path as `pulumi config set --path` takes it. */
 export function spellPath(at: Path): string {

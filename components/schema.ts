@@ -115,8 +115,10 @@ export const schema = z.strictObject({
   nodes: z
     .array(nodeSchema)
     .min(1, "no node given")
-    .transform((nodes) => nodes as [NodeSettings, ...NodeSettings[]])
-    .meta({ description: "The Sparks; the first is the head, which serves.", example: "[…]" }),
+    // Type alone: at least one is there, which `min` has checked.
+    .meta({ description: "The Sparks; the first is the head, which serves.", example: "[…]" }) as unknown as z.ZodType<
+    [NodeSettings, ...NodeSettings[]]
+  >,
   ssh: z
     .strictObject({
       privateKeyPath: z.string().optional().meta({

@@ -1,5 +1,6 @@
 """What the gates read of a container."""
 
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -43,10 +44,18 @@ def last_lines(container, count=40):
     return done.stdout.rstrip()
 
 
+def errors(log, count=5):
+    """The first different errors in a log. A dying engine ends with tracebacks that don't name the cause."""
+    lines = (re.search(r"(\b[A-Za-z_.]*(Error|Exception|Exit)\b: .+)", line) for line in log.splitlines())
+    return list(dict.fromkeys(match.group(1) for match in lines if match))[:count]
+
+
 def fail_dead(container, what):
-    """Ends the step because the container died, with the end of its log."""
+    """Ends the step because the container died, with the end of its log and the first errors in it."""
     now = state(container)
+    first = "".join(f"\n  {error}" for error in errors(last_lines(container, 2000)))
     fail(
-        f"{last_lines(container)}\n\n{what} died: container {container} is {now.status}, exit code {now.exit_code}, "
+        f"{last_lines(container, 20)}\n\n{what} died: container {container} is {now.status}, exit code {now.exit_code}, "
         f"restarted {now.restarts} times. Its last lines are above; all of them: docker logs {container}"
+        + (f"\nThe first errors in its log:{first}" if first else "")
     )

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-HEARTBEAT_SECONDS = 20
+HEARTBEAT_SECONDS = 60
 GRACE_SECONDS = 10
 
 
