@@ -155,7 +155,8 @@ export function connectionOf(
     user,
     hostKey,
     perDialTimeout: ssh.connectTimeoutSeconds,
-    dialErrorLimit: ssh.connectAttempts,
+    // Errors that are borne before the one that counts.
+    dialErrorLimit: ssh.connectAttempts - 1,
     ...(privateKey && { privateKey }),
   });
   return pulumi.secret({ ...hop(node), ...(via && { proxy: hop(via) }) });

@@ -84,11 +84,12 @@ export const nodeSchema = z.strictObject({
     .string()
     .regex(
       /^(ssh-ed25519|ecdsa-sha2-nistp(256|384|521)|ssh-rsa) [A-Za-z0-9+/]+={0,3}$/,
-      "not a public host key of the form `ssh-ed25519 AAAA…`",
+      "not a public host key of the form `ecdsa-sha2-nistp256 AAAA…`",
     )
     .meta({
-      description: "Public SSH host key: what `ssh-keyscan -t ed25519 HOST` prints, without the host at its front.",
-      example: "ssh-ed25519 AAAA…",
+      description:
+        "Public SSH host key: what `ssh-keyscan -t ecdsa HOST` prints, without the host at its front. Of a host with several keys it must be the ECDSA one, which is what steps are shown first.",
+      example: "ecdsa-sha2-nistp256 AAAA…",
     }),
   via: z
     .string()

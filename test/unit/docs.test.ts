@@ -37,10 +37,14 @@ test("every key has a description", () => {
 });
 
 test("every file that a document links to is there", () => {
-  const documents = ["README.md", "CHANGELOG.md", ...fs.readdirSync("docs").map((name) => `docs/${name}`)].filter((name) => name.endsWith(".md"));
+  const documents = ["README.md", "CHANGELOG.md", ...fs.readdirSync("docs").map((name) => `docs/${name}`)].filter(
+    (name) => name.endsWith(".md"),
+  );
   const broken = documents.flatMap((document) => {
     const folder = document.includes("/") ? "docs/" : "";
-    const links = [...fs.readFileSync(document, "utf8").matchAll(/\]\((?!https?:|#)([^)#]+)/g)].map((match) => match[1] ?? "");
+    const links = [...fs.readFileSync(document, "utf8").matchAll(/\]\((?!https?:|#)([^)#]+)/g)].map(
+      (match) => match[1] ?? "",
+    );
     return links.filter((link) => !fs.existsSync(folder + link)).map((link) => `${document}: ${link}`);
   });
   expect(broken).toEqual([]);

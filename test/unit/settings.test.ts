@@ -64,14 +64,14 @@ const mistakes: [(string | number)[], unknown, string, RegExp, string][] = [
     undefined,
     "nodes[0].hostKey",
     /^missing$/,
-    "pulumi config set --path 'nodes[0].hostKey' 'ssh-ed25519 AAAA…'",
+    "pulumi config set --path 'nodes[0].hostKey' 'ecdsa-sha2-nistp256 AAAA…'",
   ],
   [
     ["nodes", 0, "hostKey"],
     "10.1.230.180 ssh-ed25519 AAAA",
     "nodes[0].hostKey",
     /not a public host key/,
-    "pulumi config set --path 'nodes[0].hostKey' 'ssh-ed25519 AAAA…'",
+    "pulumi config set --path 'nodes[0].hostKey' 'ecdsa-sha2-nistp256 AAAA…'",
   ],
   [["nodes", 1, "name"], "Spark 2", "nodes[1].name", /lower-case/, "pulumi config set --path 'nodes[1].name' spark-1"],
   [

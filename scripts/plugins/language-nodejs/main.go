@@ -29,10 +29,7 @@ func main() {
 // serve answers the engine until it goes away or asks us to stop. Whichever it is, ctx ends and with it the program.
 func serve() error {
 	tracing := flag.String("tracing", "", "where to send traces")
-	// The engine also passes its own logging flags to every plugin; nothing here has a use for them.
-	flag.Bool("logtostderr", false, "accepted and not used")
-	flag.Int("v", 0, "accepted and not used")
-	flag.Parse()
+	flag.Parse() // the engine's logging flags too: the SDK knows those
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -119,13 +119,23 @@ func (h *host) GetProgramDependencies(_ context.Context, req *pulumirpc.GetProgr
 		return nil, err
 	}
 
-	resp := &pulumirpc.GetProgramDependenciesResponse{}
-	for _, m := range installedFor(dir) {
-		_, direct := program.Dependencies[m.Name]
-		_, dev := program.DevDependencies[m.Name]
-		if direct || dev || req.GetTransitiveDependencies() {
-			resp.Dependencies = append(resp.Dependencies, &pulumirpc.DependencyInfo{Name: m.Name, Version: m.Version})
+	var found []manifest
+	if req.GetTransitiveDependencies() {
+		found = installedFor(dir)
+	} else {
+		for _, names := range []map[string]string{program.Dependencies, program.DevDependencies} {
+			for name := range names {
+				if path, err := findUp(dir, filepath.Join("node_modules", name)); err == nil {
+					if m, err := readManifest(path); err == nil {
+						found = append(found, m)
+					}
+				}
+			}
 		}
+	}
+	resp := &pulumirpc.GetProgramDependenciesResponse{}
+	for _, m := range found {
+		resp.Dependencies = append(resp.Dependencies, &pulumirpc.DependencyInfo{Name: m.Name, Version: m.Version})
 	}
 	slices.SortFunc(resp.Dependencies, func(a, b *pulumirpc.DependencyInfo) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Version, b.Version))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gobwas/glob"
 	"github.com/pulumi/pulumi-go-provider/infer"
+	"github.com/pulumi/pulumi-go-provider/infer/types"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 
 	"dgx-spark-serving/plugins/command/common"
@@ -36,10 +37,10 @@ func (b *BaseInputs) annotate(a infer.Annotator) { a.SetDefault(&b.AddPreviousOu
 
 // BaseOutputs are what it printed and the files that were asked for.
 type BaseOutputs struct {
-	Stdout  string                      `pulumi:"stdout"`
-	Stderr  string                      `pulumi:"stderr"`
-	Assets  *map[string]*resource.Asset `pulumi:"assets,optional"`
-	Archive *resource.Archive           `pulumi:"archive,optional"`
+	Stdout  string                           `pulumi:"stdout"`
+	Stderr  string                           `pulumi:"stderr"`
+	Assets  *map[string]types.AssetOrArchive `pulumi:"assets,optional"`
+	Archive *types.AssetOrArchive            `pulumi:"archive,optional"`
 }
 
 // run runs a command; out has the last run's results and is given this one's.
@@ -104,7 +105,11 @@ func (b *BaseInputs) collect(dir string, out *BaseOutputs) error {
 		if err != nil {
 			return err
 		}
-		out.Assets = &assets
+		found := map[string]types.AssetOrArchive{}
+		for name, asset := range assets {
+			found[name] = types.AssetOrArchive{Asset: asset}
+		}
+		out.Assets = &found
 	}
 	if b.ArchivePaths != nil {
 		assets, err := match(dir, *b.ArchivePaths)
@@ -115,9 +120,11 @@ func (b *BaseInputs) collect(dir string, out *BaseOutputs) error {
 		for name, asset := range assets {
 			content[name] = asset
 		}
-		if out.Archive, err = resource.NewAssetArchive(content); err != nil {
+		archive, err := resource.NewAssetArchive(content)
+		if err != nil {
 			return err
 		}
+		out.Archive = &types.AssetOrArchive{Archive: archive}
 	}
 	return nil
 }

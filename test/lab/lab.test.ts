@@ -1,0 +1,269 @@
+import * as fs from "node:fs";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { parseBenchmark } from "../../components/benchmark";
+import { boot, execOn, powerCut } from "../../scripts/virtual-sparks/hosts";
+import { leftovers } from "../../scripts/virtual-sparks/lab";
+import { pulumiEnvironment } from "../../scripts/virtual-sparks/pulumi";
+import { PROJECT } from "../../scripts/virtual-sparks/project";
+import { attempt, type RunResult } from "../../scripts/virtual-sparks/run";
+import { MANAGEMENT, type Node, topology } from "../../scripts/virtual-sparks/topology";
+
+// One deployment on two virtual Sparks, from nothing to nothing. The cases build on each other, in this order.
+
+const nodes = topology(2);
+const [head, worker] = nodes as [Node, Node];
+const containers = ["dgx-spark-lab-ray", "dgx-spark-lab-server"];
+
+const lab = (...args: string[]) => attempt(["./scripts/lab", ...args]);
+
+/** Runs a program that has to succeed; shows all it said if it doesn't. */
+async function must(run: Promise<RunResult>): Promise<string> {
+  const { code, stdout, stderr } = await run;
+  if (code !== 0) throw new Error(`exit code ${code}\n${stdout}\n${stderr}`);
+  return stdout;
+}
+
+/** The numbers under `Resources:` at the end of what Pulumi prints, e.g. `["37 unchanged"]`. */
+function resourceCounts(output: string): string[] {
+  const lines = output.split("\n");
+  const from = lines.lastIndexOf("Resources:") + 1;
+  const to = lines.findIndex((line, index) => index >= from && line.trim() === "");
+  return lines.slice(from, to).map((line) => line.trim());
+}
+
+async function outputs(): Promise<Record<string, unknown>> {
+  return JSON.parse(await must(lab("pulumi", "stack", "output", "--json", "--show-secrets"))) as Record<
+    string,
+    unknown
+  >;
+}
+
+/** Ids and start times of the deployment's containers: the same as long as nothing was restarted. */
+async function running(): Promise<string[]> {
+  const inspect = (node: Node, names: string[]) =>
+    must(execOn(node, ["docker", "inspect", "--format", "{{.Id}} {{.State.StartedAt}}", ...names]));
+  return [await inspect(head, containers), await inspect(worker, containers.slice(0, 1))];
+}
+
+/** Bytes that an interface sent and received. */
+async function bytes(node: Node, netdev: string): Promise<number> {
+  const [link] = JSON.parse(await must(execOn(node, ["ip", "-json", "-s", "link", "show", netdev]))) as {
+    stats64: Record<"rx" | "tx", { bytes: number }>;
+  }[];
+  if (link === undefined) throw new Error(`no ${netdev}`);
+  return link.stats64.rx.bytes + link.stats64.tx.bytes;
+}
+
+/** Programs that run on a node, without those that come and go with a look at it. */
+async function programs(node: Node): Promise<string[]> {
+  const names = (await must(execOn(node, ["ps", "-eo", "comm="]))).split("\n").map((name) => name.trim());
+  return [...new Set(names)].filter((name) => name !== "" && name !== "ps").sort();
+}
+
+interface Chat {
+  status: number;
+  answer: { choices: { message: Record<string, unknown> }[]; usage: { completion_tokens: number } };
+}
+
+async function chat(key: string | undefined): Promise<Chat> {
+  const { endpoint, model } = await outputs();
+  const response = await fetch(`${String(endpoint)}/chat/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...(key !== undefined && { authorization: `Bearer ${key}` }) },
+    body: JSON.stringify({ model, messages: [{ role: "user", content: "Who are you?" }], max_tokens: 16 }),
+  });
+  return { status: response.status, answer: (await response.json()) as Chat["answer"] };
+}
+
+let firstUp: RunResult;
+let programsBefore: string[][];
+
+beforeAll(async () => {
+  await must(lab("down"));
+  await must(lab("hosts", "up"));
+  programsBefore = await Promise.all(nodes.map(programs));
+  firstUp = await lab("up");
+});
+
+afterAll(async () => {
+  await must(lab("down"));
+  expect(await leftovers()).toEqual([]);
+});
+
+test("lab up ends with an endpoint, an answer and figures", () => {
+  expect([firstUp.code, firstUp.stderr.replace(/^ {2}.*\n/gm, "")]).toEqual([
+    0,
+    expect.stringMatching(/^lab up: /m) as string,
+  ]);
+  expect(firstUp.stdout).toMatch(/^endpoint: {2}http:\/\/10\.1\.230\.180:8000\/v1$/m);
+  expect(firstUp.stdout).toMatch(/^question: {2}.+\n(reasoning: .+\n)?answer: {4}.+$/m);
+  expect(firstUp.stdout).toMatch(/^single-stream +1 +[\d.]+ .* 4 +0$/m);
+  expect(firstUp.stdout).toMatch(/^concurrent +4 +[\d.]+ .* 8 +0$/m);
+});
+
+test("the load was followed in the output", () => {
+  expect(firstUp.stdout).toMatch(/server-gate creating \(\d+s\) \d+ s: starting the engine/);
+  expect(firstUp.stdout).toMatch(/server-gate created \(\d+s\) \d+ s: tiny-qwen3-moe answers/);
+});
+
+test("outputs have their documented shape, and the key is nowhere in what was printed", async () => {
+  const { endpoint, model, apiKey, nodes: facts, benchmark } = await outputs();
+  expect([endpoint, model]).toEqual(["http://10.1.230.180:8000/v1", "tiny-qwen3-moe"]);
+  expect(apiKey).toMatch(/^[A-Za-z0-9]{40}$/);
+  expect(firstUp.stdout + firstUp.stderr).not.toContain(apiKey);
+  expect(facts).toMatchObject([
+    { name: "spark-1", host: "10.1.230.180", fabricAddress: "192.168.200.12", facts: { hostname: "spark-1" } },
+    { name: "spark-2", host: "192.168.200.13", fabricAddress: "192.168.200.13", facts: { hostname: "spark-2" } },
+  ]);
+  const { scenarios } = parseBenchmark(JSON.stringify(benchmark));
+  expect(
+    scenarios.map(({ name, completedRequests, failedRequests }) => [name, completedRequests, failedRequests]),
+  ).toEqual([
+    ["single-stream", 4, 0],
+    ["concurrent", 8, 0],
+  ]);
+});
+
+test("the endpoint answers with the key, and refuses without", async () => {
+  const { apiKey } = await outputs();
+  const answered = await chat(String(apiKey));
+  expect(answered.status).toBe(200);
+  expect(answered.answer.usage.completion_tokens).toBeGreaterThan(0);
+  expect((await chat(undefined)).status).toBe(401);
+  expect((await chat("wrong")).status).toBe(401);
+});
+
+test("each Spark holds one rank, and they talk over the fabric alone", async () => {
+  for (const node of nodes) {
+    const ranks = (await must(execOn(node, ["ps", "-eo", "args="])))
+      .split("\n")
+      .filter((line) => line.startsWith("ray::RayWorkerProc"));
+    expect(ranks).toHaveLength(1);
+  }
+  const count = async () => ({
+    fabric: await bytes(head, head.fabric.interface),
+    workerFabric: await bytes(worker, worker.fabric.interface),
+    management: await bytes(head, MANAGEMENT.interface),
+  });
+  const before = await count();
+  // From the head itself, so that the request is not on the management link.
+  const smoke = "/home/aurora/.dgx-spark-serving-lab/remote/smoke.py";
+  await must(execOn(head, ["python3", "-B", smoke, "dgx-spark-lab-server", "8000", "tiny-qwen3-moe"]));
+  const after = await count();
+  expect(after.fabric - before.fabric).toBeGreaterThan(100_000);
+  expect(after.workerFabric - before.workerFabric).toBeGreaterThan(100_000);
+  expect(after.management - before.management).toBeLessThan(2_000);
+});
+
+test("the API key and the token are in no process list", async () => {
+  const { apiKey } = await outputs();
+  for (const node of nodes) expect(await must(execOn(node, ["ps", "-eo", "args="]))).not.toContain(apiKey);
+});
+
+test("a second lab up changes nothing", async () => {
+  const before = await running();
+  const stdout = await must(lab("up"));
+  expect(resourceCounts(stdout)).toEqual(["37 unchanged"]);
+  expect(await running()).toEqual(before);
+});
+
+test("refresh finds nothing, and up after it changes nothing", async () => {
+  expect(resourceCounts(await must(lab("pulumi", "refresh", "--yes")))).toEqual(["37 unchanged"]);
+  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["37 unchanged"]);
+});
+
+test("every step runs again and changes nothing", async () => {
+  const before = await running();
+  const state = JSON.parse(await must(lab("pulumi", "stack", "export"))) as {
+    deployment: { resources: { type: string; urn: string; outputs?: { update?: string; stdout?: string } }[] };
+  };
+  const steps = state.deployment.resources.flatMap(({ type, urn, outputs: { update = "", stdout = "" } = {} }) => {
+    const node = /step\.py (\S+) (\S+)/.exec(update);
+    return type === "command:remote:Command" && node !== null
+      ? [{ urn, node: node[1] ?? "", step: node[2] ?? "", update, stdout }]
+      : [];
+  });
+  expect(steps).toHaveLength(17);
+  for (const { node, step, update, stdout } of steps) {
+    const again = JSON.parse(await must(attempt(["./scripts/lab", "ssh", node, "sh", "-c", update]))) as Record<
+      string,
+      unknown
+    >;
+    if ("changed" in again) expect([step, again["changed"]]).toEqual([step, false]);
+    // Facts and figures say what they said; the smoke step's model answers anew.
+    else if (step !== "server-smoke") expect([step, again]).toEqual([step, JSON.parse(stdout)]);
+  }
+  expect(await running()).toEqual(before);
+});
+
+test("wrong settings are told all at once, without a stack trace, and nothing is changed", async () => {
+  const before = await running();
+  const file = `${PROJECT}/Pulumi.lab.yaml`;
+  const kept = fs.readFileSync(file);
+  try {
+    await must(lab("pulumi", "config", "set", "--path", "nodes[1].fabric.interface", "^lo"));
+    await must(lab("pulumi", "config", "set", "--path", "server.gpuMemoryUtilization", "85"));
+    await must(lab("pulumi", "config", "set", "image", "vllm:latest"));
+    const { code, stdout, stderr } = await lab("pulumi", "up", "--yes");
+    expect(code).not.toBe(0);
+    const told = stdout + stderr;
+    expect(told).toContain("3 problems in the configuration; nothing was changed.");
+    for (const problem of [
+      'nodes[1].fabric.interface = "^lo"',
+      "server.gpuMemoryUtilization = 85",
+      'image = "vllm:latest"',
+    ])
+      expect(told).toContain(problem);
+    expect(told.match(/mend: pulumi config set/g)?.length).toBeGreaterThanOrEqual(3);
+    expect(told).not.toMatch(/^\s+at .*:\d+:\d+/m);
+  } finally {
+    fs.writeFileSync(file, kept);
+  }
+  expect(await running()).toEqual(before);
+});
+
+describe("with both Sparks off", () => {
+  beforeAll(async () => {
+    await Promise.all(nodes.map(powerCut));
+  });
+  afterAll(async () => {
+    await Promise.all(nodes.map(boot));
+  });
+
+  test("a preview works", async () => {
+    expect(resourceCounts(await must(lab("pulumi", "preview")))).toEqual(["37 unchanged"]);
+  });
+
+  test("a preview of an empty stack works", async () => {
+    const empty = (...args: string[]) => attempt(["pulumi", "-C", PROJECT, ...args], { env: pulumiEnvironment() });
+    fs.copyFileSync(`${PROJECT}/Pulumi.lab.yaml`, `${PROJECT}/Pulumi.empty.yaml`);
+    try {
+      await must(empty("stack", "init", "empty", "--no-select"));
+      expect(resourceCounts(await must(empty("preview", "--stack", "empty")))).toEqual(["+ 37 to create"]);
+    } finally {
+      await must(empty("stack", "rm", "empty", "--yes"));
+    }
+  });
+
+  test("an up fails and names the hop", async () => {
+    await must(lab("pulumi", "config", "set", "--path", "server.extraArgs[2]", "--", "--no-enable-log-requests"));
+    const { code, stdout } = await lab("pulumi", "up", "--yes");
+    expect(code).not.toBe(0);
+    expect(stdout).toMatch(/10\.1\.230\.180/);
+    await must(lab("pulumi", "config", "rm", "--path", "server.extraArgs[2]"));
+  });
+});
+
+test("destroy leaves no container, volume, image, file or process of ours", async () => {
+  await must(lab("pulumi", "destroy", "--yes"));
+  for (const [index, node] of nodes.entries()) {
+    expect(await must(execOn(node, ["docker", "ps", "--all", "--quiet"]))).toBe("");
+    expect(await must(execOn(node, ["docker", "volume", "ls", "--quiet"]))).toBe("");
+    expect(await must(execOn(node, ["docker", "image", "ls", "--quiet", "dgx-spark-serving"]))).toBe("");
+    expect(await must(execOn(node, ["sh", "-c", "ls -A /home/aurora | grep dgx-spark || true"]))).toBe("");
+    expect(
+      await must(execOn(node, ["sh", "-c", "grep dgx-spark-serving /home/aurora/.ssh/authorized_keys || true"])),
+    ).toBe("");
+    expect(await programs(node)).toEqual(programsBefore[index]);
+  }
+});
