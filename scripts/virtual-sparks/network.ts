@@ -2,14 +2,16 @@ import { attempt, run } from "./run";
 import { FABRIC, MANAGEMENT, type Node, OPERATOR, PREFIX, SWITCH_NAMESPACE } from "./topology";
 
 /** Marks the lab's routes of this machine, so that only these are removed. */
-const ROUTE_PROTOCOL = "213";
+export const ROUTE_PROTOCOL = "213";
 
 /** Makes what is missing of the network; what is there is left as it is. */
 export async function makeNetwork(nodes: Node[]): Promise<void> {
   const present = new Set(await namespaces());
   for (const name of [SWITCH_NAMESPACE, ...nodes.map((node) => node.namespace)]) {
-    if (!present.has(name)) await run(["ip", "netns", "add", name]);
-    await run(["ip", "-n", name, "link", "set", "lo", "up"]);
+    // A name may be left of an interrupted run, without a namespace behind it.
+    if (present.has(name) && !(await linkExists(name, "lo"))) await removeNamespace(name);
+    if (!(await linkExists(name, "lo"))) await run(["ip", "netns", "add", name]);
+    await ip(name, "link set lo up");
   }
   if (!(await linkExists(SWITCH_NAMESPACE, "fabric"))) {
     await ip(SWITCH_NAMESPACE, `link add fabric mtu ${FABRIC.mtu} type bridge`);
@@ -26,7 +28,10 @@ async function plugIntoFabric(node: Node): Promise<void> {
   const port = `port-${node.number}`;
   const { interface: device, address } = node.fabric;
   if (!(await linkExists(node.namespace, device))) {
-    await ip(SWITCH_NAMESPACE, `link add ${port} mtu ${FABRIC.mtu} type veth peer name ${device} netns ${node.namespace}`);
+    await ip(
+      SWITCH_NAMESPACE,
+      `link add ${port} mtu ${FABRIC.mtu} type veth peer name ${device} netns ${node.namespace}`,
+    );
   }
   await ip(SWITCH_NAMESPACE, `link set ${port} master fabric up`);
   await ip(node.namespace, `link set ${device} mtu ${FABRIC.mtu} up`);
@@ -49,6 +54,11 @@ export async function removeNetwork(): Promise<void> {
   await attempt(words(`ip route del unreachable ${FABRIC.network} proto ${ROUTE_PROTOCOL}`));
   if (await isOurLink()) await attempt(["ip", "link", "del", OPERATOR.interface]);
   for (const name of await namespaces()) await run(["ip", "netns", "del", name]);
+}
+
+/** Removes a namespace, and with it the links into it; one that is not there is no error. */
+export async function removeNamespace(name: string): Promise<void> {
+  if ((await namespaces()).includes(name)) await run(["ip", "netns", "del", name]);
 }
 
 /** What is left of the lab's network on this machine, in words. */

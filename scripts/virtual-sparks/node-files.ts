@@ -1,6 +1,7 @@
 import { MANAGEMENT, type Node, PREFIX, REGISTRY, USER } from "./topology";
 
-const USER_ID = 1000;
+/** aurora's user and group number on every node. */
+export const USER_ID = 1000;
 const FIRST_PERSON = 1000;
 const NOBODY = 65534;
 

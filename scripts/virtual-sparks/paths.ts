@@ -8,7 +8,12 @@ export const REPOSITORY = resolve(__dirname, "../..");
 export const STATE = "/var/lib/dgx-spark-lab";
 
 /** What is made once and used by every lab of this person: the image and the model. */
-export const CACHE = join(
+export const CACHE = resolve(
   process.env.DGX_SPARK_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "dgx-spark-serving"),
   "lab",
 );
+
+/** A node's directory in the lab's state; `root` below it is the node's disk. */
+export function nodeDirectory(name: string): string {
+  return join(STATE, "nodes", name);
+}

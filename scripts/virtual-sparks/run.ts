@@ -59,6 +59,12 @@ export async function attempt(argv: readonly string[], options: RunOptions = {})
     child.on("error", (error) => {
       reject(new LabError(`${program}: cannot be started: ${error.message}`));
     });
+    child.on("exit", (exit) => {
+      if (exit !== null) return;
+      // Killed: what it had started may hold its output open for ever.
+      child.stdout.destroy();
+      child.stderr.destroy();
+    });
     child.on("close", (exit) => {
       resolve(exit ?? 137);
     });
@@ -70,12 +76,16 @@ export async function attempt(argv: readonly string[], options: RunOptions = {})
 /** Runs a program that has to succeed and returns its stdout. */
 export async function run(argv: readonly string[], options: RunOptions = {}): Promise<string> {
   const { code, stdout, stderr } = await attempt(argv, options);
-  if (code !== 0) throw new CommandError(argv, code, options.log === undefined ? stdout + stderr : lastLines(options.log));
+  if (code !== 0)
+    throw new CommandError(argv, code, options.log === undefined ? stdout + stderr : lastLines(options.log));
   return stdout;
 }
 
 /** Runs a program on this terminal and returns its exit code; a signal's is 128 + its number. */
-export async function passThrough(argv: readonly string[], options: Pick<RunOptions, "env" | "cwd"> = {}): Promise<number> {
+export async function passThrough(
+  argv: readonly string[],
+  options: Pick<RunOptions, "env" | "cwd"> = {},
+): Promise<number> {
   const [program = "", ...args] = argv;
   // Ctrl-C reaches the program by the terminal; it decides what to do, and this process waits for it.
   const ignore = (): void => undefined;
@@ -93,6 +103,26 @@ export async function passThrough(argv: readonly string[], options: Pick<RunOpti
       process.off("SIGINT", ignore);
       process.off("SIGTERM", forward);
       resolve(code ?? (signal === "SIGINT" ? 130 : signal === "SIGTERM" ? 143 : 137));
+    });
+  });
+}
+
+const CONTAINED = [
+  ...["setpriv", "--pdeathsig", "KILL"],
+  ...["unshare", "--mount", "--mount-proc", "--pid", "--fork", "--kill-child"],
+];
+
+/**
+ * Runs a program on this terminal in mount and PID namespaces of its own, and returns its exit code. Nothing that it mounts
+ * or starts outlives it, nor this process, however that ends. Needs root.
+ */
+export async function runContained(argv: readonly string[]): Promise<number> {
+  const [program = "", ...args] = [...CONTAINED, ...argv];
+  const child = spawn(program, args, { stdio: ["ignore", "inherit", "inherit"] });
+  return await new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", (code) => {
+      resolve(code ?? 137);
     });
   });
 }

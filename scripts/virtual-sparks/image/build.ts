@@ -1,11 +1,8 @@
-import { createHash } from "node:crypto";
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { z } from "zod";
 
-import { CACHE } from "../paths";
 import { say, step } from "../progress";
-import { lastLines, LabError, run } from "../run";
+import { LabError, run } from "../run";
 import { pack } from "./pack";
 import { storeImage } from "./registry-storage";
 import { trim } from "./trim";
@@ -19,105 +16,74 @@ const ENVIRONMENT = "opt/venv";
 /** The name of the image in the lab's registry. */
 export const IMAGE_REPOSITORY = "vllm-lab";
 
-const artifactsSchema = z.object({ digest: z.string(), layerBytes: z.number() });
+/** A sparse file: the tree is made on it, since some machines take a minute to delete ten thousands of files. */
+const DISK = "16G";
 
-/** What the build makes: all of it in one directory of the cache. */
-export interface Artifacts {
-  /** Storage of a docker-registry that holds the image. */
-  registryStorage: string;
-  /** "sha256:…" of the image's manifest. */
-  digest: string;
-  /** Bytes of the image's layer, compressed. */
-  layerBytes: number;
-  /** Directory of the model. */
-  model: string;
-}
-
-/** The image and the model, built when this recipe has not been built on this machine yet. */
-export async function artifacts(): Promise<Artifacts> {
-  const home = join(CACHE, recipeHash());
-  if (!existsSync(home)) await build(home);
-  const known = artifactsSchema.parse(JSON.parse(readFileSync(join(home, "image.json"), "utf8")));
-  return { ...known, registryStorage: join(home, "registry"), model: join(home, "model") };
-}
-
-/** Names a recipe: any change in this directory makes another image. */
-function recipeHash(): string {
-  const hash = createHash("sha256").update(process.arch);
-  for (const entry of readdirSync(__dirname, { recursive: true, withFileTypes: true }).sort(byPath)) {
-    if (!entry.isFile() || entry.name.endsWith(".pyc")) continue;
-    hash.update(`\0${entry.name}\0`).update(readFileSync(join(entry.parentPath, entry.name)));
-  }
-  return hash.digest("hex").slice(0, 16);
-}
-
-function byPath(a: { parentPath: string; name: string }, b: { parentPath: string; name: string }): number {
-  const [left, right] = [join(a.parentPath, a.name), join(b.parentPath, b.name)];
-  return left < right ? -1 : left > right ? 1 : 0;
-}
-
-/** Builds under a temporary name and moves the whole into place: a killed build leaves nothing that looks finished. */
+/**
+ * Builds the image and the model into `home`: `registry`, the storage of a docker-registry; `model`; and `image.json` with
+ * the image's digest. Built under a temporary name and moved into place: a killed build leaves nothing that looks finished.
+ * Runs in a mount namespace of its own (see the end of this file).
+ */
 async function build(home: string): Promise<void> {
   const work = `${home}.building`;
-  const log = join(CACHE, "image-build.log");
+  const log = `${home}.log`;
   rmSync(work, { recursive: true, force: true });
-  mkdirSync(work, { recursive: true });
+  const disk = join(work, "disk");
+  const result = join(work, "result");
+  mkdirSync(disk, { recursive: true });
+  mkdirSync(result);
   writeFileSync(log, "");
   say(`Building the lab's image, once for this machine (log: ${log})`);
-  const root = join(work, "root");
+  await mountDisk(join(work, "disk.img"), disk);
+
+  const root = join(disk, "root");
   const environment = join(root, ENVIRONMENT);
   const packages = join(environment, `lib/python${PYTHON}/site-packages`);
   const inImage = (...argv: string[]): Promise<string> => run([join(__dirname, "in-image.sh"), root, ...argv], { log });
-  try {
-    await Promise.all([
-      step("Debian base", () => debianBase(root, log)),
-      step("Python packages, downloaded", () => downloadWheels(work, log)),
-    ]);
-    await step("Python packages, installed", async () => {
-      renameSync(join(work, "wheels"), join(root, "wheels"));
-      cpSync(join(__dirname, "requirements.txt"), join(root, "wheels/requirements.txt"));
-      await inImage("python3", "-m", "venv", `/${ENVIRONMENT}`);
-      const offline = ["--no-index", "--find-links", "/wheels", "--no-deps", "--no-compile", "--no-cache-dir"];
-      await inImage("pip", "install", ...offline, "-r", "/wheels/requirements.txt");
-      rmSync(join(root, "wheels"), { recursive: true });
+  await Promise.all([
+    step("Debian base", () => debianBase(root, log)),
+    step("Python packages, downloaded", () => downloadWheels(disk, log)),
+  ]);
+  await step("Python packages, installed", async () => {
+    renameSync(join(disk, "wheels"), join(root, "wheels"));
+    cpSync(join(__dirname, "requirements.txt"), join(root, "wheels/requirements.txt"));
+    await inImage("python3", "-m", "venv", `/${ENVIRONMENT}`);
+    const offline = ["--no-index", "--find-links", "/wheels", "--no-deps", "--no-compile", "--no-cache-dir"];
+    await inImage("pip", "install", ...offline, "-r", "/wheels/requirements.txt");
+    rmSync(join(root, "wheels"), { recursive: true });
+  });
+  await step("Stand-ins for NVIDIA's libraries, vLLM platform", async () => {
+    for (const script of ["nvidia_stubs.py", "torch_cuda_stub.py"])
+      await run(["/usr/bin/python3", "-B", join(__dirname, script), join(packages, "torch/lib")], { log });
+    addPlatform(packages);
+  });
+  await step("Trimming", () => trim(root, environment, packages, log));
+  await step("Trial imports, model", async () => {
+    mkdirSync(join(root, "lab"));
+    for (const script of ["smoke.py", "model.py"]) cpSync(join(__dirname, script), join(root, "lab", script));
+    await inImage("python3", "/lab/smoke.py");
+    await inImage("python3", "/lab/model.py", "/lab/model");
+    cpSync(join(root, "lab/model"), join(result, "model"), { recursive: true });
+    rmSync(join(root, "lab"), { recursive: true });
+  });
+  await step("Packing", async () => {
+    const layer = await pack(root, join(work, "layer.tar.gz"));
+    const digest = storeImage(join(result, "registry"), IMAGE_REPOSITORY, layer, {
+      Env: [`PATH=/${ENVIRONMENT}/bin:/usr/sbin:/usr/bin:/sbin:/bin`, "LANG=C.UTF-8"],
+      Cmd: ["/bin/bash"],
+      Labels: { "org.opencontainers.image.title": IMAGE_REPOSITORY },
     });
-    await step("Stand-ins for NVIDIA's libraries, vLLM platform", async () => {
-      for (const script of ["nvidia_stubs.py", "torch_cuda_stub.py"])
-        await run(["/usr/bin/python3", "-B", join(__dirname, script), join(packages, "torch/lib")], { log });
-      addPlatform(packages);
-    });
-    await step("Trimming", () => trim(root, environment, packages, log));
-    await step("Trial imports, model", async () => {
-      mkdirSync(join(root, "lab"));
-      for (const script of ["smoke.py", "model.py"]) cpSync(join(__dirname, script), join(root, "lab", script));
-      await inImage("python3", "/lab/smoke.py");
-      await inImage("python3", "/lab/model.py", "/lab/model");
-      cpSync(join(root, "lab/model"), join(work, "model"), { recursive: true });
-      rmSync(join(root, "lab"), { recursive: true });
-    });
-    await step("Packing", async () => {
-      const layer = await pack(root, join(work, "layer.tar.gz"));
-      const digest = storeImage(join(work, "registry"), IMAGE_REPOSITORY, layer, {
-        Env: [`PATH=/${ENVIRONMENT}/bin:/usr/sbin:/usr/bin:/sbin:/bin`, "LANG=C.UTF-8"],
-        Cmd: ["/bin/bash"],
-        Labels: { "org.opencontainers.image.title": IMAGE_REPOSITORY },
-      });
-      rmSync(layer.file);
-      writeFileSync(join(work, "image.json"), JSON.stringify({ digest, layerBytes: layer.size }));
-    });
-  } catch (error) {
-    if (!(error instanceof LabError)) say(lastLines(log));
-    throw error;
-  } finally {
-    rmSync(root, { recursive: true, force: true });
-    if (!existsSync(join(work, "image.json"))) rmSync(work, { recursive: true, force: true });
-  }
-  renameSync(work, home);
-  say(`  image: ${Math.round(statSync(home).size && layerMegabytes(home))} MB compressed, kept in ${home}`);
+    writeFileSync(join(result, "image.json"), JSON.stringify({ digest, layerBytes: layer.size }));
+  });
+  await run(["umount", "--lazy", disk]);
+  renameSync(result, home);
+  rmSync(work, { recursive: true });
 }
 
-function layerMegabytes(home: string): number {
-  return artifactsSchema.parse(JSON.parse(readFileSync(join(home, "image.json"), "utf8"))).layerBytes / 1e6;
+async function mountDisk(file: string, directory: string): Promise<void> {
+  await run(["truncate", `--size=${DISK}`, file]);
+  await run(["mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard,lazy_itable_init=1", "-O", "^has_journal", file]);
+  await run(["mount", "-o", "loop,noatime", file, directory]);
 }
 
 async function debianBase(root: string, log: string): Promise<void> {
@@ -160,4 +126,13 @@ function addPlatform(packages: string): void {
   }
   const entryPoints = "entry_points.txt";
   renameSync(join(packages, plugin, entryPoints), join(packages, `${plugin}-1.0.dist-info`, entryPoints));
+}
+
+// A program of its own, started by ../artifacts.ts: build.ts HOME
+const [, , home] = process.argv;
+if (require.main === module && home !== undefined) {
+  build(home).catch((error: unknown) => {
+    say(error instanceof LabError ? error.message : String(error instanceof Error ? error.stack : error));
+    process.exitCode = 1;
+  });
 }

@@ -60,7 +60,9 @@ export function storeImage(storage: string, repository: string, layer: Layer, co
         size: Buffer.byteLength(configText),
         digest: `sha256:${configHex}`,
       },
-      layers: [{ mediaType: `${MEDIA}.image.rootfs.diff.tar.gzip`, size: layer.size, digest: `sha256:${layer.digest}` }],
+      layers: [
+        { mediaType: `${MEDIA}.image.rootfs.diff.tar.gzip`, size: layer.size, digest: `sha256:${layer.digest}` },
+      ],
     }),
   );
   link(`_layers/sha256/${layer.digest}`, layer.digest);

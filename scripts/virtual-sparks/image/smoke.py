@@ -3,7 +3,6 @@
 import importlib
 
 MODULES = [
-    "cv2",
     "ray",
     "ray._raylet",
     "ray._private.node",

@@ -16,13 +16,14 @@ const UNUSED = [
 
 /** The same, relative to the packages. */
 const UNUSED_PACKAGES = [
+  "cv2", // pictures and films
+  "opencv_python_headless.libs",
   "mistral_common/data", // the tokenizers of Mistral's models
   "numba/tests",
   "pip",
   "pycountry/locales",
   "ray/dashboard/client",
   "ray/jars", // Ray for Java
-  "setuptools",
   "torch/bin/protoc",
   "torch/include",
   "torch/lib/libtorch_cuda_linalg.so", // opened by the first linear algebra on a GPU
@@ -33,7 +34,6 @@ const UNUSED_OPENMP = /^lib(omptarget|pi_|ur_|sycl)|\.(dbg|a|spv|bc)$|^(cmake|cl
 
 /** Libraries with debug information or large symbol tables. Those in `*.libs` are left: they were rewritten by patchelf, and strip breaks them. */
 const LARGE = [
-  "cv2/cv2.abi3.so",
   "llvmlite/binding/libllvmlite.so",
   "ray/_raylet.so",
   "ray/core/src/ray/gcs/gcs_server",

@@ -1,0 +1,116 @@
+import { Command, InvalidArgumentError } from "commander";
+
+import { shellLine } from "../../components/quote";
+import { SSH_CONFIG } from "./keys";
+import { knownNodes } from "./hosts";
+import { down, hostsDown, hostsUp, leftovers, removeSurplus } from "./lab";
+import { lock } from "./lock";
+import { say } from "./progress";
+import { pulumi } from "./pulumi";
+import { LabError, passThrough } from "./run";
+import { status } from "./status";
+import { MAX_NODES } from "./topology";
+import { up } from "./up";
+
+interface NodesOption {
+  nodes?: number;
+}
+
+const NODES = ["--nodes <N>", `how many, 1 to ${MAX_NODES} (default: as many as there are, else 2)`] as const;
+
+function nodeCount(text: string): number {
+  const count = Number(text);
+  if (!Number.isInteger(count) || count < 1 || count > MAX_NODES) {
+    throw new InvalidArgumentError(`Give a whole number from 1 to ${MAX_NODES}.`);
+  }
+  return count;
+}
+
+async function removeLab(): Promise<void> {
+  await lock();
+  const had = (await leftovers()).length > 0;
+  await down();
+  say(had ? "The lab is gone." : "There was no lab.");
+}
+
+async function ssh(name: string, argv: string[]): Promise<void> {
+  const names = knownNodes().map((node) => node.name);
+  if (!names.includes(name)) {
+    throw new LabError(
+      names.length === 0
+        ? "There is no lab here. Start it: scripts/lab up"
+        : `No node ${name}: there is ${names.join(", ")}`,
+    );
+  }
+  process.exitCode = await passThrough([
+    "ssh",
+    "-F",
+    SSH_CONFIG,
+    name,
+    ...(argv.length > 0 ? ["--", shellLine(argv)] : []),
+  ]);
+}
+
+const program = new Command("lab")
+  .description("Virtual DGX Sparks on this machine, and the program deployed on them")
+  .enablePositionalOptions();
+
+program
+  .command("up")
+  .description("start the Sparks, deploy the program, show an answer and the benchmark's figures")
+  .option(...NODES, nodeCount)
+  .action(async ({ nodes }: NodesOption) => {
+    await lock();
+    process.exitCode = await up(nodes);
+  });
+program.command("down").description("remove the lab, whatever state it is in; the cache stays").action(removeLab);
+program
+  .command("status")
+  .description("show what runs; exit code 1 when a part is down")
+  .action(async () => {
+    const { text, well } = await status();
+    process.stdout.write(`${text}\n`);
+    if (!well) process.exitCode = 1;
+  });
+
+const hosts = program.command("hosts").description("the Sparks alone, without the program");
+hosts
+  .command("up")
+  .description("start or mend Sparks, network and registry")
+  .option(...NODES, nodeCount)
+  .action(async ({ nodes }: NodesOption) => {
+    await lock();
+    await removeSurplus(await hostsUp(nodes));
+  });
+hosts
+  .command("down")
+  .description("switch the Sparks off; disks and stack stay for the next `hosts up`")
+  .action(async () => {
+    await lock();
+    await hostsDown();
+  });
+
+program
+  .command("ssh <node> [command...]")
+  .description("log in as aurora, or run one command there, its words kept as they are")
+  .passThroughOptions()
+  .allowUnknownOption()
+  .helpOption(false)
+  .action(async (node: string) => {
+    await ssh(node, process.argv.slice(process.argv.indexOf("ssh") + 2));
+  });
+program
+  .command("pulumi [arguments...]")
+  .description("any Pulumi command on the lab's stack")
+  .passThroughOptions()
+  .allowUnknownOption()
+  .helpOption(false)
+  .action(async () => {
+    process.exitCode = await pulumi(process.argv.slice(process.argv.indexOf("pulumi") + 1));
+  });
+
+program.parseAsync().catch((error: unknown) => {
+  if (!(error instanceof LabError)) throw error;
+  say(`lab: ${error.message}`);
+  process.exitCode = 1;
+});

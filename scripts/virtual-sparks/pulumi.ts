@@ -1,0 +1,65 @@
+import { randomBytes } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+import { STATE } from "./paths";
+import { BACKEND_URL, gone, kill, labProcesses, signal } from "./processes";
+import { PROJECT, STACK } from "./project";
+import { say } from "./progress";
+import { attempt, LabError, passThrough, run } from "./run";
+
+const BACKEND = BACKEND_URL.slice("file://".length);
+const PASSPHRASE = join(STATE, "passphrase");
+const INTERRUPT_MS = 5000;
+
+/** This process's environment with what Pulumi needs to work on the lab's stack. */
+export function pulumiEnvironment(): NodeJS.ProcessEnv {
+  return {
+    ...process.env,
+    PULUMI_BACKEND_URL: BACKEND_URL,
+    PULUMI_CONFIG_PASSPHRASE_FILE: PASSPHRASE,
+    PULUMI_SKIP_UPDATE_CHECK: "true",
+  };
+}
+
+/** Runs any Pulumi command on the lab's stack, on this terminal; returns its exit code. */
+export async function pulumi(args: readonly string[]): Promise<number> {
+  if (!existsSync(join(PROJECT, "Pulumi.yaml")))
+    throw new LabError("There is no lab here yet. Start it: scripts/lab up");
+  if (!existsSync(PASSPHRASE)) await initStack();
+  return await passThrough(["pulumi", "-C", PROJECT, ...args], { env: pulumiEnvironment() });
+}
+
+/** The stack's outputs, secret ones in clear: never to be printed whole. */
+export async function stackOutputs(): Promise<unknown> {
+  const argv = ["pulumi", "-C", PROJECT, "stack", "output", "--json", "--show-secrets"];
+  return JSON.parse(await run(argv, { env: pulumiEnvironment() }));
+}
+
+/** Makes the lab's stack; the passphrase is written last and says that it is there. */
+async function initStack(): Promise<void> {
+  mkdirSync(BACKEND, { recursive: true });
+  const draft = `${PASSPHRASE}.draft`;
+  if (!existsSync(draft)) writeFileSync(draft, randomBytes(24).toString("base64url"), { mode: 0o600 });
+  const env = { ...pulumiEnvironment(), PULUMI_CONFIG_PASSPHRASE_FILE: draft };
+  await run(["pulumi", "-C", PROJECT, "stack", "select", "--create", STACK], { env });
+  renameSync(draft, PASSPHRASE);
+}
+
+/** Ends what a killed `lab up` left running on the stack, and takes away its lock, so that the next run can begin. */
+export async function recoverStack(): Promise<void> {
+  const orphans = labProcesses()
+    .filter(({ owner }) => owner === "pulumi")
+    .map(({ pid }) => pid);
+  if (orphans.length > 0) {
+    say("  ending an interrupted run of Pulumi");
+    orphans.forEach((pid) => {
+      signal(pid, "SIGINT"); // it then writes down what it has made
+    });
+    if (!(await gone(orphans, INTERRUPT_MS))) await kill(orphans);
+  }
+  const locks = join(BACKEND, ".pulumi/locks");
+  if (existsSync(locks) && readdirSync(locks, { recursive: true }).some((name) => String(name).endsWith(".json"))) {
+    await attempt(["pulumi", "-C", PROJECT, "cancel", "--yes"], { env: pulumiEnvironment() });
+  }
+}

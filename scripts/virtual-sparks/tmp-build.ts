@@ -1,2 +1,0 @@
-import { artifacts } from "./image/build";
-void artifacts().then((a) => { console.log(a); }, (e: unknown) => { console.error(e); process.exit(1); });
