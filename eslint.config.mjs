@@ -17,7 +17,14 @@ export default tseslint.config(
       // A Pulumi resource is made for its effect.
       "no-new": "off",
       // The configuration is read once, in components/settings.ts, never from the environment.
-      "no-restricted-properties": ["error", { object: "process", property: "env", message: "Read the Pulumi configuration instead (components/settings.ts)." }],
+      "no-restricted-properties": [
+        "error",
+        {
+          object: "process",
+          property: "env",
+          message: "Read the Pulumi configuration instead (components/settings.ts).",
+        },
+      ],
     },
   },
   {
