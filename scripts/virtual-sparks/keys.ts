@@ -6,12 +6,14 @@ import { nodeDirectory, STATE } from "./paths";
 import { run } from "./run";
 import type { Node } from "./topology";
 
-/** An ed25519 key pair of the lab. */
+type KeyType = "ecdsa" | "ed25519";
+
+/** A key pair of the lab. */
 export interface KeyPair {
   /** Path of the private key. */
   path: string;
   privateText: string;
-  /** "ssh-ed25519 AAAA…", without comment. */
+  /** "ecdsa-sha2-nistp256 AAAA…", without comment. */
   publicText: string;
 }
 
@@ -20,31 +22,33 @@ export const SSH_CONFIG = join(STATE, "ssh_config");
 
 /** The key that the operator logs in with; made on first use. */
 export async function operatorKey(): Promise<KeyPair> {
-  return await keyPair(join(STATE, "id_ed25519"));
+  return await keyPair(join(STATE, "id_ed25519"), "ed25519");
 }
 
-/** A node's host key; made on first use, kept over reboots. */
-export async function hostKey(node: string): Promise<KeyPair> {
-  return await keyPair(join(nodeDirectory(node), "host_key"));
+/** A node's host key; made on first use, kept over reboots. A real Spark has several, of which clients choose by kind. */
+export async function hostKey(node: string, type: KeyType): Promise<KeyPair> {
+  return await keyPair(join(nodeDirectory(node), `host_key_${type}`), type);
 }
 
 /** Writes the client configuration and the known hosts that `lab ssh` uses. */
 export async function writeSshConfig(nodes: Node[]): Promise<void> {
   const knownHosts = join(STATE, "known_hosts");
-  const keys = await Promise.all(nodes.map(async (node) => `${node.host} ${(await hostKey(node.name)).publicText}\n`));
+  const keys = await Promise.all(
+    nodes.map(async (node) => `${node.host} ${(await hostKey(node.name, "ecdsa")).publicText}\n`),
+  );
   writeFileSync(knownHosts, keys.join(""));
   writeFileSync(SSH_CONFIG, sshConfig(nodes, (await operatorKey()).path, knownHosts));
 }
 
-async function keyPair(path: string): Promise<KeyPair> {
+async function keyPair(path: string, type: KeyType): Promise<KeyPair> {
   if (!existsSync(path)) {
     mkdirSync(dirname(path), { recursive: true });
     const draft = `${path}.draft`;
     rmSync(draft, { force: true });
-    await run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "dgx-spark-lab", "-f", draft]);
+    await run(["ssh-keygen", "-q", "-t", type, "-N", "", "-C", "dgx-spark-lab", "-f", draft]);
     renameSync(`${draft}.pub`, `${path}.pub`);
     renameSync(draft, path); // last: its presence says that the pair is whole
   }
-  const [type = "", key = ""] = readFileSync(`${path}.pub`, "utf8").split(" ");
-  return { path, privateText: readFileSync(path, "utf8"), publicText: `${type} ${key.trim()}` };
+  const [algorithm = "", key = ""] = readFileSync(`${path}.pub`, "utf8").split(" ");
+  return { path, privateText: readFileSync(path, "utf8"), publicText: `${algorithm} ${key.trim()}` };
 }

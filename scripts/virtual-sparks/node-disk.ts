@@ -67,7 +67,11 @@ export async function prepareDisk(node: Node, model: string): Promise<void> {
   link("/run", join(root, "var/run"));
   makeWhole(join(root, "etc"), copySharedEtc);
   const accounts = { passwd: readFileSync("/etc/passwd", "utf8"), group: readFileSync("/etc/group", "utf8") };
-  for (const [path, { text, mode }] of etcFiles(node, accounts, (await hostKey(node.name)).privateText)) {
+  const hostKeys = {
+    ecdsa: (await hostKey(node.name, "ecdsa")).privateText,
+    ed25519: (await hostKey(node.name, "ed25519")).privateText,
+  };
+  for (const [path, { text, mode }] of etcFiles(node, accounts, hostKeys)) {
     write(join(root, "etc", path), text, mode);
   }
   write(join(root, "init"), readFileSync(join(__dirname, "node/init.sh"), "utf8"), 0o755);

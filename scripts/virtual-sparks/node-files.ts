@@ -17,8 +17,12 @@ export interface NodeFile {
   mode: number;
 }
 
-/** The files of a node's /etc that differ from this machine's, by path. `hostKey` is its private SSH host key. */
-export function etcFiles(node: Node, accounts: Accounts, hostKey: string): Map<string, NodeFile> {
+/** The files of a node's /etc that differ from this machine's, by path. `hostKeys` are its private SSH host keys. */
+export function etcFiles(
+  node: Node,
+  accounts: Accounts,
+  hostKeys: Record<"ecdsa" | "ed25519", string>,
+): Map<string, NodeFile> {
   const plain = (text: string): NodeFile => ({ text, mode: 0o644 });
   const secret = (text: string): NodeFile => ({ text, mode: 0o600 });
   const people = accountFiles(accounts);
@@ -33,7 +37,8 @@ export function etcFiles(node: Node, accounts: Accounts, hostKey: string): Map<s
     ["resolv.conf", plain("")],
     ["environment", plain('PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"\n')],
     ["ssh/sshd_config", plain(sshdConfig)],
-    ["ssh/ssh_host_ed25519_key", secret(hostKey)],
+    ["ssh/ssh_host_ecdsa_key", secret(hostKeys.ecdsa)],
+    ["ssh/ssh_host_ed25519_key", secret(hostKeys.ed25519)],
     ["docker/daemon.json", plain(`${JSON.stringify(dockerConfig(node), null, 2)}\n`)],
   ]);
 }
@@ -62,7 +67,8 @@ function lines(list: string[]): string {
 }
 
 /** Debian's own, without AcceptEnv: nobody may count on it. */
-const sshdConfig = `HostKey /etc/ssh/ssh_host_ed25519_key
+const sshdConfig = `HostKey /etc/ssh/ssh_host_ecdsa_key
+HostKey /etc/ssh/ssh_host_ed25519_key
 KbdInteractiveAuthentication no
 UsePAM yes
 X11Forwarding no
@@ -85,7 +91,7 @@ function dockerConfig(node: Node): Record<string, unknown> {
   };
 }
 
-/** A node as the program's setting `nodes` wants it; `hostKey` is "ssh-ed25519 AAAA…". */
+/** A node as the program's setting `nodes` wants it; `hostKey` is "ecdsa-sha2-nistp256 AAAA…". */
 export function nodeSetting(node: Node, head: Node, hostKey: string): Record<string, unknown> {
   return {
     name: node.name,

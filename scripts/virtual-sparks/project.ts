@@ -62,7 +62,7 @@ export function mergeSettings(current: Settings, base: Settings, committed: Sett
 async function machineSettings(nodes: Node[], image: string): Promise<Settings> {
   const [head] = nodes;
   if (!head) return {};
-  const keys = await Promise.all(nodes.map(({ name }) => hostKey(name)));
+  const keys = await Promise.all(nodes.map(({ name }) => hostKey(name, "ecdsa")));
   return {
     [`${NAMESPACE}:nodes`]: nodes.map((node, index) => nodeSetting(node, head, keys[index]?.publicText ?? "")),
     [`${NAMESPACE}:image`]: image,

@@ -27,7 +27,14 @@ export async function pulumi(args: readonly string[]): Promise<number> {
   if (!existsSync(join(PROJECT, "Pulumi.yaml")))
     throw new LabError("There is no lab here yet. Start it: scripts/lab up");
   if (!existsSync(PASSPHRASE)) await initStack();
-  return await passThrough(["pulumi", "-C", PROJECT, ...args], { env: pulumiEnvironment() });
+  return await passThrough(["pulumi", "-C", PROJECT, ...withoutUnseenPreview(args)], { env: pulumiEnvironment() });
+}
+
+/** `up --yes` asks nobody, so its preview, half of the time of an `up` with nothing to do, is left out. */
+export function withoutUnseenPreview(args: readonly string[]): readonly string[] {
+  const has = (...names: string[]): boolean => args.some((arg) => names.includes(arg.split("=", 1)[0] ?? ""));
+  const unseen = args[0] === "up" && has("--yes", "-y") && !has("--skip-preview", "-f", "--plan", "--strict", "--help");
+  return unseen ? [...args, "--skip-preview"] : args;
 }
 
 /** The stack's outputs, secret ones in clear: never to be printed whole. */
