@@ -1,4 +1,6 @@
 import * as fs from "node:fs";
+import * as os from "node:os";
+import * as path from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parseBenchmark } from "../../components/benchmark";
 import { boot, execOn, powerCut } from "../../scripts/virtual-sparks/hosts";
@@ -235,13 +237,17 @@ describe("with both Sparks off", () => {
   });
 
   test("a preview of an empty stack works", async () => {
-    const empty = (...args: string[]) => attempt(["pulumi", "-C", PROJECT, ...args], { env: pulumiEnvironment() });
-    fs.copyFileSync(`${PROJECT}/Pulumi.lab.yaml`, `${PROJECT}/Pulumi.empty.yaml`);
+    // A project folder of its own, so that the lab's stays on its stack.
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), "empty-stack-"));
+    const empty = (...args: string[]) => attempt(["pulumi", "-C", folder, ...args], { env: pulumiEnvironment() });
+    fs.copyFileSync(`${PROJECT}/Pulumi.yaml`, `${folder}/Pulumi.yaml`);
+    fs.copyFileSync(`${PROJECT}/Pulumi.lab.yaml`, `${folder}/Pulumi.empty.yaml`);
     try {
-      await must(empty("stack", "init", "empty", "--no-select"));
-      expect(resourceCounts(await must(empty("preview", "--stack", "empty")))).toEqual(["+ 37 to create"]);
-    } finally {
+      await must(empty("stack", "select", "--create", "empty"));
+      expect(resourceCounts(await must(empty("preview")))).toEqual(["+ 37 to create"]);
       await must(empty("stack", "rm", "empty", "--yes"));
+    } finally {
+      fs.rmSync(folder, { recursive: true });
     }
   });
 
