@@ -29,3 +29,21 @@ test("one Spark needs no copy of the image and no fabric key", async () => {
   const server = resources.find(({ name }) => name === "server-container");
   expect(server?.inputs["command"]).toContain("--tensor-parallel-size=1");
 });
+
+test("the Hugging Face token is handed to the engine as a secret, and is nowhere else", async () => {
+  const { resources } = await runStack("dev", { ...configurationOf("dev"), huggingFaceToken: "hf_canary" });
+  expect(JSON.stringify(resources)).not.toContain("hf_canary");
+  const engines = resources.filter(({ type }) => type === "docker:index/container:Container");
+  expect(engines.map(({ name, inputs }) => [name, inputs["envs"]])).toEqual([
+    ["ray-spark-1", "[secret]"],
+    ["ray-spark-2", "[secret]"],
+    ["server-container", "[secret]"],
+  ]);
+});
+
+test("every connection is secret, and goes by the jump host where there is one", async () => {
+  const { resources } = await runStack("dev", configurationOf("dev"));
+  const commands = resources.filter(({ type }) => type.startsWith("command:remote:"));
+  expect(commands.length).toBeGreaterThan(0);
+  expect(new Set(commands.map(({ inputs }) => inputs["connection"]))).toEqual(new Set(["[secret]"]));
+});
