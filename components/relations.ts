@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { type Path, type Problem, removeCommand, setCommand, spellPath, valueAt } from "./problems";
 import { reservedVariables } from "./rank";
+import { rayPort } from "./ray";
 
 /**
  * The values that are held against each other. A value of the wrong shape counts as absent here:
@@ -23,6 +24,7 @@ const related = z.object({
   server: z
     .object({
       port: absent(z.coerce.number()),
+      pipelineParallelSize: absent(z.coerce.number()),
       maxModelLen: absent(z.coerce.number()),
       extraArgs: list(absent(z.string())),
       environment: z.record(z.string(), z.unknown()).catch({}),
@@ -50,8 +52,10 @@ const ownArguments: Readonly<Record<string, string>> = {
   "--host": "nothing: the API listens on every address of the head",
   "--port": "server.port",
   "--api-key": "nothing: the key is made by the program, and an argument is seen in every process list",
-  "--tensor-parallel-size": "the number of nodes",
-  "-tp": "the number of nodes",
+  "--tensor-parallel-size": "the number of nodes and server.pipelineParallelSize",
+  "-tp": "the number of nodes and server.pipelineParallelSize",
+  "--pipeline-parallel-size": "server.pipelineParallelSize",
+  "-pp": "server.pipelineParallelSize",
   "--distributed-executor-backend": "nothing: it is Ray, which the program converges",
   "--max-model-len": "server.maxModelLen",
   "--gpu-memory-utilization": "server.gpuMemoryUtilization",
@@ -63,9 +67,6 @@ const ownArguments: Readonly<Record<string, string>> = {
   "--enable-prefix-caching": "server.prefixCaching",
   "--no-enable-prefix-caching": "server.prefixCaching",
 };
-
-/** Ports that Ray listens on, on every node. */
-const rayPort = 6379;
 
 /** Indices of the entries whose value stood earlier in the list. */
 function repeats<T>(items: readonly T[], pick: (item: T) => unknown): number[] {
@@ -105,6 +106,10 @@ export function relationProblems(raw: unknown): Problem[] {
     else if (!direct.includes(via)) report(at, `not a node that is reached directly; those are: ${direct.join(", ")}`);
   });
 
+  const stages = server.pipelineParallelSize ?? 1;
+  if (nodes.length % stages !== 0) {
+    report(["server", "pipelineParallelSize"], `the ${nodes.length} nodes can't be split into ${stages} equal stages`);
+  }
   if (server.port === rayPort) report(["server", "port"], `Ray's own port on the head is ${rayPort}`);
   server.extraArgs.forEach((argument, index) => {
     const owner = ownArguments[argument?.split("=", 1)[0] ?? ""];

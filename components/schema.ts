@@ -165,6 +165,11 @@ export const schema = z.strictObject({
   server: z
     .strictObject({
       port: port.default(8000).meta({ description: "Port of the OpenAI API on the head.", example: "8000" }),
+      pipelineParallelSize: positive.default(1).meta({
+        description:
+          "Stages that the layers are split into. The rest of the nodes' GPUs, nodes / stages, share each layer (tensor parallel), which must divide the model's heads: 3 nodes often need 3 stages.",
+        example: "1",
+      }),
       maxModelLen: positive
         .optional()
         .meta({ description: "Context length, tokens. Default: the model's own.", example: "65536" }),

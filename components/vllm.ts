@@ -11,7 +11,7 @@ export function modelMount(modelPath: string): string {
 /**
  * Arguments of `vllm` for the server's container. No secret is among them: the API key is an environment variable.
  *
- * @param ranks number of nodes, each with one rank of the tensor-parallel group
+ * @param ranks number of nodes, each with one rank; a multiple of the pipeline stages
  */
 export function vllmArguments({ model, server }: Pick<Settings, "model" | "server">, ranks: number): string[] {
   const option = (flag: string, value: string | number | undefined) =>
@@ -24,7 +24,8 @@ export function vllmArguments({ model, server }: Pick<Settings, "model" | "serve
     `--port=${server.port}`,
     // Always said: newer images chose another backend by themselves.
     "--distributed-executor-backend=ray",
-    `--tensor-parallel-size=${ranks}`,
+    `--tensor-parallel-size=${ranks / server.pipelineParallelSize}`,
+    ...(server.pipelineParallelSize > 1 ? [`--pipeline-parallel-size=${server.pipelineParallelSize}`] : []),
     ...option("--max-model-len", server.maxModelLen),
     ...option("--gpu-memory-utilization", server.gpuMemoryUtilization),
     ...option("--max-num-seqs", server.maxNumSeqs),

@@ -99,8 +99,9 @@ test("vllm serve of the real deployment", () => {
 
 test("vllm serve with parsers and prefix caching off, and arguments of the person's own", () => {
   const extraArgs = ["--speculative-config", `{"a b":"it's $HOME"}`];
-  const server = { ...lab.server, reasoningParser: "", toolCallParser: "", prefixCaching: false, extraArgs };
-  expect(vllmArguments({ model: lab.model, server }, 1)).toEqual([
+  const off = { reasoningParser: "", toolCallParser: "", prefixCaching: false };
+  const server = { ...lab.server, ...off, pipelineParallelSize: 3, extraArgs };
+  expect(vllmArguments({ model: lab.model, server }, 3)).toEqual([
     "serve",
     "/home/aurora/models/tiny-qwen3-moe",
     "--served-model-name=tiny-qwen3-moe",
@@ -108,6 +109,7 @@ test("vllm serve with parsers and prefix caching off, and arguments of the perso
     "--port=8000",
     "--distributed-executor-backend=ray",
     "--tensor-parallel-size=1",
+    "--pipeline-parallel-size=3",
     "--max-model-len=2048",
     "--max-num-seqs=8",
     "--no-enable-prefix-caching",

@@ -162,6 +162,13 @@ const mistakes: [(string | number)[], unknown, string, RegExp, string][] = [
     /<=1/,
     "pulumi config set --path server.gpuMemoryUtilization 0.85",
   ],
+  [
+    ["server", "pipelineParallelSize"],
+    3,
+    "server.pipelineParallelSize",
+    /the 2 nodes can't be split into 3 equal stages/,
+    "pulumi config set --path server.pipelineParallelSize 1",
+  ],
   [["server", "port"], 6379, "server.port", /Ray's own port/, "pulumi config set --path server.port 8000"],
   [
     ["server", "extraArgs"],
@@ -181,7 +188,7 @@ const mistakes: [(string | number)[], unknown, string, RegExp, string][] = [
     ["server", "modelLen"],
     5,
     "server.modelLen",
-    /no such key; known here: port, maxModelLen/,
+    /no such key; known here: port, pipelineParallelSize/,
     "pulumi config rm --path server.modelLen",
   ],
   [["benchmrk"], {}, "benchmrk", /no such key; known here: nodes, ssh/, "pulumi config rm --path benchmrk"],
