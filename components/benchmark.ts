@@ -8,6 +8,10 @@ const scenarioResult = z.object({
   outputTokensPerRequest: z.int(),
   completedRequests: z.int().positive(),
   failedRequests: z.literal(0),
+  /** Requests before the measured ones, with prompts of their own. */
+  warmupRequests: z.int(),
+  /** Of the random prompts. Another for each scenario and run, or the prefix cache would be measured. */
+  seed: z.int(),
   durationSeconds: z.number().positive(),
   requestsPerSecond: z.number().positive(),
   outputTokensPerSecond: z.number().positive(),

@@ -58,11 +58,11 @@ function hopOptions(node: NodeSettings, ssh: Settings["ssh"], privateKeyPath: st
     // %H is the name that ssh looks for; echo gives it the one key that we trust.
     KnownHostsCommand: `/bin/echo %H ${node.hostKey}`,
     HostKeyAlgorithms: keyType === "ssh-rsa" ? "rsa-sha2-512,rsa-sha2-256" : keyType,
-    // A person's own ~/.ssh/config may share connections or forward things; these connections are ours alone.
-    ControlPath: "none",
     ...(privateKeyPath !== undefined && { IdentitiesOnly: "yes" }),
   };
   return [
+    // A person's own ~/.ssh/config may share connections, forward things or run commands.
+    ...["-F", "none"],
     ...(privateKeyPath === undefined ? [] : ["-i", privateKeyPath]),
     ...Object.entries(options).flatMap(([name, value]) => ["-o", `${name}=${value}`]),
   ];

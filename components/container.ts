@@ -42,23 +42,3 @@ export function environmentList(environment: Readonly<Record<string, string>>): 
 export function containerName(deployment: string, role: "ray" | "server" | "session"): string {
   return `dgx-spark-${deployment}-${role}`;
 }
-
-/**
- * What every container of ours has in common. Values that Docker would fill in are said, or every read shows a drift.
- */
-export function containerDefaults(deployment: string, role: "ray" | "server") {
-  return {
-    name: containerName(deployment, role),
-    // Which deployment a container on a shared machine belongs to.
-    labels: [{ label: "dgx-spark-serving.deployment", value: deployment }],
-    networkMode: "host",
-    ipcMode: "host",
-    // A Ray driver finds the node it is on by the raylet's process, which is in another container.
-    pidMode: "host",
-    logDriver: "json-file",
-    logOpts: { "max-size": "50m", "max-file": "3" },
-    // Time for the engine to leave the cluster, seconds.
-    stopTimeout: 30,
-    destroyGraceSeconds: 30,
-  };
-}

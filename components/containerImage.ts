@@ -15,6 +15,9 @@ export interface ContainerImageArgs {
 
 const hour = 3600;
 
+/** What `fabric-key.sh` prints. An empty key must never get as far as an `authorized_keys`. */
+const keySchema = z.object({ publicKey: z.string().regex(/^ssh-ed25519 [A-Za-z0-9+/=]{40,}( .*)?$/) });
+
 /**
  * The name of the image on every node. The digest does not travel with a copied image, so it goes by a tag of ours,
  * known before anything ran.
@@ -40,6 +43,7 @@ export class ContainerImage extends pulumi.ComponentResource {
     this.tag = localTag(args.deployment, args.reference);
     const remove = { script: "remove-image.sh", args: [this.tag] };
 
+    const checked = [head, ...workers].map((node) => node.checked);
     const pulled = remoteStep(
       `${name}-pull`,
       {
@@ -48,7 +52,7 @@ export class ContainerImage extends pulumi.ComponentResource {
         delete: remove,
         timeoutSeconds: 2 * hour,
       },
-      { parent: this, dependsOn: [head, ...workers].map((node) => node.checked) },
+      { parent: this, dependsOn: checked },
     );
     this.ready = [pulled];
     if (workers.length > 0) {
@@ -59,9 +63,9 @@ export class ContainerImage extends pulumi.ComponentResource {
           create: { script: "fabric-key.sh", args: [`${head.directory}/fabric_ed25519`] },
           timeoutSeconds: 30,
         },
-        { parent: this },
+        { parent: this, dependsOn: checked },
       );
-      const publicKey = resultOf(key, (text) => z.object({ publicKey: z.string() }).parse(JSON.parse(text)).publicKey);
+      const publicKey = resultOf(key, (text) => keySchema.parse(JSON.parse(text)).publicKey);
       this.ready.push(...workers.map((worker) => this.copyTo(name, worker, head, publicKey, pulled, remove)));
     }
     this.registerOutputs({ tag: this.tag });

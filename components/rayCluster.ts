@@ -1,14 +1,14 @@
 import * as docker from "@pulumi/docker";
 import * as pulumi from "@pulumi/pulumi";
-import { containerDefaults, containerName, environmentList, hardware } from "./container";
+import { containerName } from "./container";
 import type { ContainerImage } from "./containerImage";
 import type { ModelWeights } from "./modelWeights";
+import { engineContainer } from "./engineContainer";
 import { rankEnvironment, sessionDirectory } from "./rank";
 import { rayAddress, rayArguments } from "./ray";
 import { remoteStep } from "./remoteStep";
 import type { Accelerator } from "./schema";
 import type { SparkNode } from "./sparkNode";
-import { modelMount } from "./vllm";
 
 export interface RayClusterArgs {
   head: SparkNode;
@@ -49,13 +49,10 @@ export class RayCluster extends pulumi.ComponentResource {
       { name: containerName(args.deployment, "session") },
       { parent: this, provider: head.provider, deleteBeforeReplace: true, dependsOn: args.image.ready },
     );
-    const headContainer = this.startRay(`${name}-${head.name}`, head, args, {});
+    const headContainer = this.startRay(`${name}-${head.name}`, head, args, []);
     const workerContainers = workers.map((worker) =>
       // A worker of the former head's cluster does not join the new one.
-      this.startRay(`${name}-${worker.name}`, worker, args, {
-        dependsOn: headContainer,
-        replaceWith: [headContainer],
-      }),
+      this.startRay(`${name}-${worker.name}`, worker, args, [headContainer]),
     );
     this.containers = [headContainer, ...workerContainers];
 
@@ -81,37 +78,20 @@ export class RayCluster extends pulumi.ComponentResource {
     this.registerOutputs({ address: rayAddress(head.settings) });
   }
 
-  private startRay(
-    name: string,
-    node: SparkNode,
-    args: RayClusterArgs,
-    opts: pulumi.CustomResourceOptions,
-  ): docker.Container {
-    const environment = environmentList(rankEnvironment(node.settings, args));
-    const model = modelMount(args.modelPath);
-    return new docker.Container(
+  private startRay(name: string, node: SparkNode, args: RayClusterArgs, after: docker.Container[]): docker.Container {
+    return engineContainer(
       name,
       {
-        ...containerDefaults(args.deployment, "ray"),
-        ...hardware(args.accelerator),
+        ...args,
+        node,
+        role: "ray",
         image: args.image.tag,
-        entrypoints: ["ray"],
-        command: rayArguments(node.settings, args.head.settings),
-        envs: args.secretEnvironment.apply((secrets) => [...environment, ...secrets]),
-        mounts: [
-          { type: "bind", source: model, target: model, readOnly: true },
-          ...(node === args.head ? [{ type: "volume", source: this.session.name, target: sessionDirectory }] : []),
-        ],
-        restart: "unless-stopped",
+        argv: ["ray", ...rayArguments(node.settings, args.head.settings)],
+        environment: rankEnvironment(node.settings, args),
+        volumes: node === args.head ? { [sessionDirectory]: this.session } : {},
+        after,
       },
-      {
-        deleteBeforeReplace: true,
-        additionalSecretOutputs: ["envs"],
-        ...pulumi.mergeOptions(
-          { parent: this, provider: node.provider, dependsOn: [...args.image.ready, ...args.weights.ready] },
-          opts,
-        ),
-      },
+      { parent: this, dependsOn: [...args.image.ready, ...args.weights.ready] },
     );
   }
 }

@@ -1,13 +1,16 @@
+import * as net from "node:net";
 import { z } from "zod";
 import { type Path, type Problem, removeCommand, setCommand, spellPath, valueAt } from "./problems";
 import { reservedVariables } from "./rank";
 import { rayPort } from "./ray";
+import { ipAddress, numeric } from "./schema";
 
 /**
  * The values that are held against each other. A value of the wrong shape counts as absent here:
  * schema.ts has reported it, and the rest can still be judged in the same run.
  */
 const absent = <T extends z.ZodType>(type: T) => type.optional().catch(undefined);
+const count = numeric(z.number().min(1));
 const list = <T extends z.ZodType>(type: T) => z.array(type).catch([]);
 const related = z.object({
   nodes: list(
@@ -15,29 +18,30 @@ const related = z.object({
       .object({
         name: absent(z.string()),
         host: absent(z.string()),
-        port: absent(z.coerce.number()),
+        port: absent(count),
         via: absent(z.string()),
-        fabric: z.object({ address: absent(z.string()) }).catch({}),
+        fabric: z.object({ address: absent(ipAddress) }).catch({}),
       })
       .catch({ fabric: {} }),
   ),
   server: z
     .object({
-      port: absent(z.coerce.number()),
-      pipelineParallelSize: absent(z.coerce.number()),
-      maxModelLen: absent(z.coerce.number()),
+      port: absent(count),
+      pipelineParallelSize: absent(count),
+      maxModelLen: absent(count),
       extraArgs: list(absent(z.string())),
       environment: z.record(z.string(), z.unknown()).catch({}),
     })
     .catch({ extraArgs: [], environment: {} }),
   benchmark: z
     .object({
+      enabled: absent(z.boolean()),
       scenarios: list(
         z
           .object({
             name: absent(z.string()),
-            inputTokens: absent(z.coerce.number()),
-            outputTokens: absent(z.coerce.number()),
+            inputTokens: absent(count),
+            outputTokens: absent(count),
           })
           .catch({}),
       ),
@@ -106,13 +110,21 @@ export function relationProblems(raw: unknown): Problem[] {
     else if (!direct.includes(via)) report(at, `not a node that is reached directly; those are: ${direct.join(", ")}`);
   });
 
+  if (
+    new Set(nodes.flatMap(({ fabric }) => (fabric.address === undefined ? [] : [net.isIP(fabric.address)]))).size > 1
+  ) {
+    report(["nodes", 0, "fabric", "address"], "the nodes' fabric addresses are partly IPv4 and partly IPv6");
+  }
+
   const stages = server.pipelineParallelSize ?? 1;
   if (nodes.length % stages !== 0) {
     report(["server", "pipelineParallelSize"], `the ${nodes.length} nodes can't be split into ${stages} equal stages`);
   }
   if (server.port === rayPort) report(["server", "port"], `Ray's own port on the head is ${rayPort}`);
   server.extraArgs.forEach((argument, index) => {
-    const owner = ownArguments[argument?.split("=", 1)[0] ?? ""];
+    // vLLM takes --api_key for --api-key, and -tp2 for -tp 2.
+    const flag = (argument?.split("=", 1)[0] ?? "").replaceAll("_", "-").replace(/^(-[a-z]+)\d+$/, "$1");
+    const owner = ownArguments[flag];
     const at = ["server", "extraArgs", index];
     if (owner !== undefined) report(at, `the program sets this argument itself, from ${owner}`, removeCommand(at));
   });
@@ -124,13 +136,14 @@ export function relationProblems(raw: unknown): Problem[] {
   for (const index of repeats(benchmark.scenarios, (scenario) => scenario.name)) {
     report(["benchmark", "scenarios", index, "name"], "another scenario has this name");
   }
-  benchmark.scenarios.forEach(({ inputTokens = 0, outputTokens = 0 }, index) => {
-    const total = inputTokens + outputTokens;
-    if (server.maxModelLen === undefined || total <= server.maxModelLen) return;
-    report(
-      ["benchmark", "scenarios", index, "inputTokens"],
-      `with outputTokens ${outputTokens} makes ${total} tokens, over server.maxModelLen ${server.maxModelLen}`,
-    );
-  });
+  if (benchmark.enabled !== false)
+    benchmark.scenarios.forEach(({ inputTokens = 0, outputTokens = 0 }, index) => {
+      const total = inputTokens + outputTokens;
+      if (server.maxModelLen === undefined || total <= server.maxModelLen) return;
+      report(
+        ["benchmark", "scenarios", index, "inputTokens"],
+        `with outputTokens ${outputTokens} makes ${total} tokens, over server.maxModelLen ${server.maxModelLen}`,
+      );
+    });
   return problems;
 }

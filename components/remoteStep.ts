@@ -79,12 +79,17 @@ export function remoteStep(
       ...common(node),
       create: line(args.create),
       update: line(args.update ?? args.create),
-      ...(args.delete && { delete: line(args.delete) }),
+      ...(args.delete && { delete: line(args.delete).apply((text) => onlyIn(node.scriptDirectory, text)) }),
       ...(args.triggers && { triggers: args.triggers }),
     },
     // The node's scripts go last, so that every `delete` still finds its own.
     { deleteBeforeReplace: true, ...pulumi.mergeOptions({ dependsOn: node.ready }, opts) },
   );
+}
+
+/** A line that does nothing on a node whose scripts are gone, such as one that was set up anew: else it could never be destroyed. */
+function onlyIn(directory: string, line: string): string {
+  return shellLine(["sh", "-c", `[ ! -d "$0" ] || { ${line}; }`, directory]);
 }
 
 /** The step's result, as its script printed it. */

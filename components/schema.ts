@@ -1,4 +1,5 @@
 import * as net from "node:net";
+import * as path from "node:path";
 import { z } from "zod";
 
 /**
@@ -8,7 +9,7 @@ import { z } from "zod";
  * `example` is what an error message offers in `pulumi config set`.
  */
 /** `pulumi config set --path` stores a fraction as a string, so a string that spells a number is one. */
-const numeric = <T extends z.ZodType>(type: T) =>
+export const numeric = <T extends z.ZodType>(type: T) =>
   z.preprocess(
     (value) =>
       typeof value === "string" && value.trim() !== "" && !Number.isNaN(Number(value)) ? Number(value) : value,
@@ -24,9 +25,16 @@ const minutes = numeric(
     .max(24 * 60),
 );
 
-const ipAddress = z
+/** One spelling of each address: they are compared as text, here and on the nodes. */
+function canonical(address: string): string {
+  return net.isIPv6(address) && !address.includes("%") ? new URL(`http://[${address}]`).hostname.slice(1, -1) : address;
+}
+
+/** An address that other nodes can reach. */
+export const ipAddress = z
   .string()
-  .refine((value) => net.isIP(value) !== 0, "not an IP address")
+  .refine((value) => net.isIP(value) !== 0 && !value.includes("%"), "not an IP address")
+  .overwrite(canonical)
   .refine(
     (value) => !/^(127\.|::1$|0\.0\.0\.0$|::$)/.test(value),
     "a loopback or wildcard address reaches no other node",
@@ -41,9 +49,10 @@ const interfaceName = z
   .refine((value) => value !== "lo", "the loopback interface reaches no other node");
 
 const environmentName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "not an environment variable name");
-const text = z
-  .string()
-  .refine((value) => !value.includes("\0"), "holds a NUL character, which no program argument can");
+const text = z.preprocess(
+  (value) => (typeof value === "number" || typeof value === "boolean" ? String(value) : value),
+  z.string().refine((value) => !value.includes("\0"), "holds a NUL character, which no program argument can"),
+);
 
 export const fabricSchema = z.strictObject({
   interface: interfaceName.meta({
@@ -153,13 +162,16 @@ export const schema = z.strictObject({
     path: z
       .string()
       .regex(/^\/[^\0]+$/, "not an absolute path (a relative one is taken for a hub repository by the engine)")
+      // As Docker spells it when it is read back.
+      .overwrite((value) => path.posix.normalize(value).replace(/\/+$/, ""))
+      .refine((value) => value !== "", "the root is no model's folder")
       .meta({
         description: "Folder of the model (config.json and weights), the same on every node.",
         example: "/home/aurora/models/my-model",
       }),
     name: z
       .string()
-      .regex(/^[^\s\0]+$/, "empty, or holds blanks")
+      .regex(/^[^\s\0-][^\s\0]*$/, "empty, holds blanks, or starts with a hyphen")
       .meta({ description: "Model id that clients ask for.", example: "my-model" }),
   }),
   server: z

@@ -15,8 +15,8 @@ import {
 import { relationProblems } from "./relations";
 import { schema, type Settings } from "./schema";
 
-function shapeProblems(raw: unknown): Problem[] {
-  return (schema.safeParse(raw).error?.issues ?? []).flatMap((issue): Problem[] => {
+function shapeProblems(raw: unknown, shape: ReturnType<typeof schema.safeParse>): Problem[] {
+  return (shape.error?.issues ?? []).flatMap((issue): Problem[] => {
     const at = issue.path.filter((part) => typeof part !== "symbol");
     if (issue.code === "unrecognized_keys") {
       const known = Object.keys((at.length === 0 ? description : describe(at))?.properties ?? {}).join(", ");
@@ -40,8 +40,10 @@ function shapeProblems(raw: unknown): Problem[] {
  * @returns the settings, or every problem that was found
  */
 export function parseSettings(raw: unknown): { settings: Settings } | { problems: Problem[] } {
-  const problems = [...shapeProblems(raw), ...relationProblems(raw)];
-  return problems.length > 0 ? { problems } : { settings: schema.parse(raw) };
+  const shape = schema.safeParse(raw);
+  // With the defaults where the shape is right; else with what can be judged of it.
+  const problems = [...shapeProblems(raw, shape), ...relationProblems(shape.success ? shape.data : raw)];
+  return shape.success && problems.length === 0 ? { settings: shape.data } : { problems };
 }
 
 /**

@@ -24,6 +24,9 @@ export interface SparkNodeArgs {
  */
 export class SparkNode extends pulumi.ComponentResource {
   readonly settings: NodeSettings;
+  readonly route: Route;
+  /** Options of the `ssh` program to reach the node. */
+  readonly sshOptions: string[];
   /** The node's name in the settings. */
   readonly name: string;
   /** Folder of this deployment on the node, relative to the user's home. */
@@ -44,6 +47,8 @@ export class SparkNode extends pulumi.ComponentResource {
     const { route, ssh, privateKey } = args;
     const { fabric } = route.node;
     this.settings = route.node;
+    this.route = route;
+    this.sshOptions = sshOptions(route, ssh, ssh.privateKeyPath && expandHome(ssh.privateKeyPath));
     this.name = route.node.name;
     this.directory = `.dgx-spark-serving-${args.deployment}`;
     this.scriptDirectory = `${this.directory}/remote`;
@@ -76,7 +81,7 @@ export class SparkNode extends pulumi.ComponentResource {
       `${name}-docker`,
       {
         host: `ssh://${this.settings.user}@${urlHost(this.settings.host)}:${this.settings.port}`,
-        sshOpts: sshOptions(route, ssh, ssh.privateKeyPath && expandHome(ssh.privateKeyPath)),
+        sshOpts: this.sshOptions,
         // A preview must not need the hosts.
         disableDockerDaemonCheck: true,
       },

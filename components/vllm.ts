@@ -1,4 +1,5 @@
-import type { Settings } from "./schema";
+import * as net from "node:net";
+import type { NodeSettings, Settings } from "./schema";
 
 /**
  * The folder to mount so that a model's files can be read in a container, at the same path as on the host.
@@ -11,16 +12,21 @@ export function modelMount(modelPath: string): string {
 /**
  * Arguments of `vllm` for the server's container. No secret is among them: the API key is an environment variable.
  *
+ * @param head the node that serves
  * @param ranks number of nodes, each with one rank; a multiple of the pipeline stages
  */
-export function vllmArguments({ model, server }: Pick<Settings, "model" | "server">, ranks: number): string[] {
+export function vllmArguments(
+  { model, server }: Pick<Settings, "model" | "server">,
+  head: NodeSettings,
+  ranks: number,
+): string[] {
   const option = (flag: string, value: string | number | undefined) =>
     value === undefined || value === "" ? [] : [`${flag}=${value}`];
   return [
     "serve",
     model.path,
     `--served-model-name=${model.name}`,
-    "--host=0.0.0.0",
+    `--host=${net.isIPv6(head.host) ? "::" : "0.0.0.0"}`,
     `--port=${server.port}`,
     // Always said: newer images chose another backend by themselves.
     "--distributed-executor-backend=ray",

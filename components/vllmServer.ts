@@ -1,8 +1,9 @@
-import * as docker from "@pulumi/docker";
+import type * as docker from "@pulumi/docker";
 import * as pulumi from "@pulumi/pulumi";
 import * as random from "@pulumi/random";
-import { containerDefaults, containerName, environmentList, hardware } from "./container";
+import { containerName } from "./container";
 import type { ContainerImage } from "./containerImage";
+import { engineContainer } from "./engineContainer";
 import { rankEnvironment, sessionDirectory } from "./rank";
 import { rayAddress, urlHost } from "./ray";
 import type { RayCluster } from "./rayCluster";
@@ -10,7 +11,7 @@ import { remoteStep, resultOf } from "./remoteStep";
 import type { Settings } from "./schema";
 import type { SparkNode } from "./sparkNode";
 import { type Smoke, parseSmoke } from "./smoke";
-import { modelMount, vllmArguments } from "./vllm";
+import { vllmArguments } from "./vllm";
 
 export interface VllmServerArgs {
   /** The head, where the API listens. */
@@ -22,9 +23,6 @@ export interface VllmServerArgs {
   /** Variables that hold secrets, as `NAME=value`. */
   secretEnvironment: pulumi.Output<string[]>;
 }
-
-/** An engine that keeps dying stops after this many restarts: endless ones have leaked a Spark's memory until sshd died. */
-const restartBudget = 3;
 
 /**
  * The vLLM server: a container beside Ray's head, its ranks spread over the cluster, an API key, a gate that follows the
@@ -49,6 +47,9 @@ export class VllmServer extends pulumi.ComponentResource {
     this.apiKey = new random.RandomPassword(`${name}-api-key`, { length: 40, special: false }, { parent: this }).result;
     this.container = this.startServer(name, args);
 
+    // Room for thinking before the answer, and never more than a quarter of the context.
+    const answerTokens = Math.min(512, Math.floor((server.maxModelLen ?? 2048) / 4));
+    const tools = server.toolCallParser === "" ? "no-tools" : "tools";
     const serverContainer = containerName(deployment, "server");
     const loadSeconds = Math.ceil(server.loadTimeoutMinutes * 60);
     const gate = remoteStep(
@@ -68,7 +69,10 @@ export class VllmServer extends pulumi.ComponentResource {
       `${name}-smoke`,
       {
         node: head,
-        create: { script: "smoke.py", args: [serverContainer, String(server.port), model.name] },
+        create: {
+          script: "smoke.py",
+          args: [serverContainer, String(server.port), model.name, String(answerTokens), tools],
+        },
         triggers: [this.container.id],
         timeoutSeconds: 600,
       },
@@ -82,38 +86,28 @@ export class VllmServer extends pulumi.ComponentResource {
   private startServer(name: string, args: VllmServerArgs): docker.Container {
     const { head, cluster, deployment } = args;
     const { accelerator, model, server } = args.settings;
-    const environment = environmentList({
-      ...rankEnvironment(head.settings, { accelerator, environment: server.environment }),
-      RAY_ADDRESS: rayAddress(head.settings),
-    });
-    const source = modelMount(model.path);
-    return new docker.Container(
+    return engineContainer(
       `${name}-container`,
       {
-        ...containerDefaults(deployment, "server"),
-        ...hardware(accelerator),
+        node: head,
+        deployment,
+        role: "server",
         image: args.image.tag,
-        entrypoints: ["vllm"],
-        command: vllmArguments(args.settings, cluster.containers.length),
-        envs: pulumi
+        accelerator,
+        argv: ["vllm", ...vllmArguments(args.settings, head.settings, cluster.containers.length)],
+        environment: {
+          ...rankEnvironment(head.settings, { accelerator, environment: server.environment }),
+          RAY_ADDRESS: rayAddress(head.settings),
+        },
+        secretEnvironment: pulumi
           .all([this.apiKey, args.secretEnvironment])
-          .apply(([key, secrets]) => [...environment, `VLLM_API_KEY=${key}`, ...secrets]),
-        mounts: [
-          { type: "bind", source, target: source, readOnly: true },
-          { type: "volume", source: cluster.session.name, target: sessionDirectory },
-        ],
-        restart: "on-failure",
-        maxRetryCount: restartBudget,
-      },
-      {
-        parent: this,
-        provider: head.provider,
-        deleteBeforeReplace: true,
-        additionalSecretOutputs: ["envs"],
-        dependsOn: cluster.ready,
+          .apply(([key, secrets]) => [`VLLM_API_KEY=${key}`, ...secrets]),
+        modelPath: model.path,
+        volumes: { [sessionDirectory]: cluster.session },
         // A server does not outlive the Ray processes that its ranks ran in.
-        replaceWith: cluster.containers,
+        after: cluster.containers,
       },
+      { parent: this, dependsOn: cluster.ready },
     );
   }
 }

@@ -6,17 +6,26 @@
 Each scenario is one run of the load tool in the serving image, `vllm bench serve`, against the server's completions
 endpoint: random prompts of a fixed length, the end-of-text token ignored. Prints the figures as JSON, units in the
 names, and keeps them in RESULT_FILE. A failed or empty request fails the run: its figures would flatter.
+
+No prompt is sent twice, or the server's prefix cache would be measured: each scenario of each run has a seed of its own,
+and the driver warms the server up by other prompts, because the load tool's own warm-up sends those that it measures.
 """
 
+import concurrent.futures
 import datetime
+import http.client
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
-SEED = 0
 PERCENTILES = "50,99"
+# The server is on this machine: a proxy of the environment has no business with it, nor with the key.
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def fail(text):
@@ -24,35 +33,88 @@ def fail(text):
     sys.exit(1)
 
 
-def docker_exec(container, *argv, **options):
-    return subprocess.run(["docker", "exec", container, *argv], capture_output=True, text=True, **options)
+def docker_exec(container, *argv):
+    return subprocess.run(["docker", "exec", container, *argv], capture_output=True, encoding="utf-8", errors="replace")
+
+
+def output(container, *argv):
+    """What a program in the container prints; ends the run when it fails."""
+    done = docker_exec(container, *argv)
+    if done.returncode != 0:
+        fail(f"{' '.join(argv)} in container {container} failed: {done.stderr.strip() or f'exit code {done.returncode}'}")
+    return done.stdout
 
 
 def in_container(container, argv, key):
     """Runs the load tool, its output to stderr; returns its exit code. A cancelled run leaves no load behind."""
-    pid_file = "/tmp/dgx-spark-benchmark.pid"
+    # Named after this run: a cancel must not end the load of another.
+    pid_file = f"/tmp/dgx-spark-benchmark-{os.getpid()}.pid"
     script = f'echo $$ > {pid_file}; exec "$@"'
-    # The key goes by the environment of the docker client, never by an argument.
-    tool = subprocess.Popen(
-        ["docker", "exec", "--env", "OPENAI_API_KEY", container, "sh", "-c", script, "sh", *argv],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env={**os.environ, "OPENAI_API_KEY": key},
-    )
 
     def cancel(number, _frame):
-        docker_exec(container, "sh", "-c", f"kill $(cat {pid_file})")
+        docker_exec(container, "sh", "-c", f"[ ! -s {pid_file} ] || kill $(cat {pid_file})")
         sys.exit(128 + number)
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, cancel)
-    lines = tool.stdout.read().splitlines()
-    code = tool.wait()
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.signal(number, cancel) for number in signals]
+    try:
+        # The key goes by the environment of the docker client, never by an argument.
+        tool = subprocess.Popen(
+            ["docker", "exec", "--env", "OPENAI_API_KEY", container, "sh", "-c", script, "sh", *argv],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={**os.environ, "OPENAI_API_KEY": key},
+        )
+        lines = tool.stdout.read().splitlines()
+        code = tool.wait()
+    finally:
+        docker_exec(container, "rm", "-f", pid_file)
+        for number, handler in zip(signals, before):
+            signal.signal(number, handler)
     if code != 0:
         print("\n".join(lines[-40:]), file=sys.stderr, flush=True)
     return code
+
+
+def complete(port, key, body):
+    """One completion that is not measured; what went wrong, or None."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions", data=json.dumps(body).encode())
+    request.add_header("Content-Type", "application/json")
+    request.add_header("Authorization", f"Bearer {key}")
+    try:
+        try:
+            # No time limit of its own: the step that runs this driver has one.
+            answer = DIRECT.open(request)
+        except urllib.error.HTTPError as error:
+            answer = error  # It is the answer too.
+        with answer:
+            text = answer.read().decode("utf-8", "replace")
+        return None if answer.status == 200 else f"status {answer.status}: {text[:400]}"
+    except (OSError, http.client.HTTPException) as error:
+        return f"no answer: {error}"
+
+
+def warm_up(scenario, port, model, key, seed):
+    """Sends as many requests at once as will be measured at once, of the same lengths. Returns how many."""
+    source = random.Random(seed)
+    bodies = [
+        {
+            "model": model,
+            # Token ids that every vocabulary has.
+            "prompt": [source.randrange(256) for _ in range(scenario["inputTokens"])],
+            "max_tokens": scenario["outputTokens"],
+            "ignore_eos": True,
+            "temperature": 0,
+        }
+        for _ in range(scenario["maxConcurrency"])
+    ]
+    with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
+        problems = [problem for problem in pool.map(lambda body: complete(port, key, body), bodies) if problem]
+    if problems:
+        fail(f"{scenario['name']}: {len(problems)} of {len(bodies)} requests of the warm-up failed. {problems[0]}")
+    return len(bodies)
 
 
 def figures(scenario, raw):
@@ -84,32 +146,38 @@ def figures(scenario, raw):
     }
 
 
-def measure(scenario, container, port, model, tokenizer, key):
+def measure(scenario, container, port, model, tokenizer, key, seed):
+    """Warms the server up and measures one scenario."""
+    warmup_requests = warm_up(scenario, port, model, key, seed)
     file = f"dgx-spark-benchmark-{scenario['name']}.json"
     argv = [
         *("vllm", "bench", "serve", "--backend", "vllm", "--base-url", f"http://127.0.0.1:{port}"),
         *("--model", model, "--tokenizer", tokenizer, "--dataset-name", "random", "--ignore-eos"),
         *("--random-input-len", str(scenario["inputTokens"]), "--random-output-len", str(scenario["outputTokens"])),
         *("--num-prompts", str(scenario["requests"]), "--max-concurrency", str(scenario["maxConcurrency"])),
-        *("--num-warmups", str(scenario["maxConcurrency"]), "--seed", str(SEED), "--disable-tqdm"),
+        *("--num-warmups", "0", "--ready-check-timeout-sec", "0", "--seed", str(seed), "--disable-tqdm"),
         *("--percentile-metrics", "ttft,tpot,itl", "--metric-percentiles", PERCENTILES),
         *("--save-result", "--save-detailed", "--result-dir", "/tmp", "--result-filename", file),
     ]
     if in_container(container, argv, key) != 0:
         fail(f"{scenario['name']}: the load tool failed, its last lines are above")
-    raw = docker_exec(container, "cat", f"/tmp/{file}", check=True).stdout
-    docker_exec(container, "rm", f"/tmp/{file}", check=True)
-    return figures(scenario, json.loads(raw))
+    raw = output(container, "cat", f"/tmp/{file}")
+    output(container, "rm", f"/tmp/{file}")
+    try:
+        result = figures(scenario, json.loads(raw))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        fail(f"{scenario['name']}: the load tool's result can't be used: {type(error).__name__}: {error}")
+    return {**result, "seed": seed, "warmupRequests": warmup_requests}
 
 
 def run(result_file, container, port, model, tokenizer, scenarios):
     started = datetime.datetime.now(datetime.timezone.utc)
-    key = docker_exec(container, "printenv", "VLLM_API_KEY", check=True).stdout.strip()
-    version = docker_exec(container, "vllm", "--version", check=True).stdout.split()[-1]
+    key = output(container, "printenv", "VLLM_API_KEY").strip()
+    version = " ".join(output(container, "vllm", "--version").split()[-1:])
     results = []
-    for scenario in json.loads(scenarios):
+    for index, scenario in enumerate(json.loads(scenarios)):
         print(f"{scenario['name']}: {scenario['requests']} requests, {scenario['maxConcurrency']} at once", file=sys.stderr, flush=True)
-        result = measure(scenario, container, port, model, tokenizer, key)
+        result = measure(scenario, container, port, model, tokenizer, key, int(started.timestamp()) + index)
         print(
             f"{scenario['name']}: {result['outputTokensPerSecond']:.1f} tokens/s, "
             f"TTFT {result['ttftMedianMilliseconds']:.0f} ms, TPOT {result['tpotMedianMilliseconds']:.1f} ms (medians)",
@@ -124,8 +192,11 @@ def run(result_file, container, port, model, tokenizer, scenarios):
 
 
 def show(result_file):
-    with open(result_file, encoding="utf-8") as file:
-        print(file.read())
+    try:
+        with open(result_file, encoding="utf-8") as file:
+            print(file.read())
+    except OSError as error:
+        fail(f"there are no figures to show, run the benchmark first: {error}")
 
 
 if sys.argv[1] == "run":

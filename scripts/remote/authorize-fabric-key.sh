@@ -2,28 +2,53 @@
 # Lets the head's fabric key run one command on this node, and nothing else:
 # authorize-fabric-key.sh add|remove FROM_ADDRESS COMMAND PUBLIC_KEY
 set -euo pipefail
+export LC_ALL=C
 action=$1 from=$2 command=$3 key=$4
-file=$HOME/.ssh/authorized_keys
-read -r type body _ <<<"$key"
-entry="restrict,from=\"$from\",command=\"$command\" $type $body dgx-spark-serving"
 
-if [ ! -e "$file" ]; then
-  (umask 077 && mkdir -p "$HOME/.ssh" && : >"$file")
-fi
 case $action in
-  add) if grep -qxF "$entry" "$file"; then changed=false; else changed=true; fi ;;
-  remove) if grep -qF " $body" "$file"; then changed=true; else changed=false; fi ;;
+  add | remove) ;;
   *) echo "add or remove, not $action" >&2 && exit 2 ;;
 esac
+if [[ ! $key =~ ^ssh-ed25519\ [A-Za-z0-9+/=]{40,}(\ .*)?$ ]]; then
+  echo "not a public key (ssh-ed25519 BODY): '$key'" >&2
+  exit 2
+fi
+read -r type body _ <<<"$key"
+# What the line begins with makes it ours, not the key: a renewed key takes the place of the old one.
+prefix="restrict,from=\"$from\",command=\"$command\" "
+entry="$prefix$type $body dgx-spark-serving"
 
-if [ "$changed" = true ]; then
+(umask 077 && mkdir -p "$HOME/.ssh")
+# One run at a time, or the last one to move its list into place would drop the others' entries.
+exec 9<"$HOME/.ssh"
+flock 9
+# A link stays one: its target is rewritten.
+if ! file=$(readlink -f "$HOME/.ssh/authorized_keys"); then
+  echo "$HOME/.ssh/authorized_keys is a link that leads nowhere" >&2
+  exit 1
+fi
+if [ ! -e "$file" ]; then
+  (umask 077 && : >"$file")
+fi
+
+# lines OURS: the lines that begin with the prefix (1), or all the others (0). By the environment, because awk would
+# expand backslashes in -v.
+lines() {
+  prefix=$prefix awk -v ours="$1" '(index($0, ENVIRON["prefix"]) == 1) == ours' "$file"
+}
+present=$(lines 1)
+if [ "$action" = add ]; then wanted=$entry; else wanted=''; fi
+
+changed=false
+if [ "$present" != "$wanted" ]; then
   # The list is written whole, then moved into place: a person's own keys are in it.
   new=$(mktemp "$file.XXXXXX")
   trap 'rm -f "$new"' EXIT
   # awk ends a last line that has no newline: the entry must not be swallowed by it.
-  awk -v body=" $body" 'index($0, body) == 0' "$file" >"$new"
-  if [ "$action" = add ]; then printf '%s\n' "$entry" >>"$new"; fi
+  lines 0 >"$new"
+  if [ -n "$wanted" ]; then printf '%s\n' "$wanted" >>"$new"; fi
   chmod --reference="$file" "$new"
   mv "$new" "$file"
+  changed=true
 fi
 printf '{"changed": %s}\n' "$changed"

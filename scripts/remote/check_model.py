@@ -1,8 +1,14 @@
 """Checks that a model's folder is whole and readable: check_model.py PATH"""
 
+import fnmatch
 import json
 import os
+import re
 import sys
+
+# Other files end like weights and are none: training_args.bin, optimizer.bin.
+WEIGHTS = ("*.safetensors", "*.gguf", "pytorch_model*.bin", "consolidated*.pth")
+INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 
 folder = sys.argv[1]
 
@@ -12,34 +18,53 @@ def fail(text):
     sys.exit(1)
 
 
-def missing_shards(names):
-    """Weight files that the index names and the folder lacks."""
-    index = os.path.join(folder, "model.safetensors.index.json")
-    if not os.path.exists(index):
-        return []
-    with open(index, encoding="utf-8") as file:
-        return sorted(set(json.load(file)["weight_map"].values()) - set(names))
+def indexed(index):
+    """Weight files that an index names; none without the index."""
+    if index not in names:
+        return set()
+    with open(os.path.join(folder, index), encoding="utf-8") as file:
+        content = json.load(file)
+    shards = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(shards, dict) or not shards or not all(isinstance(shard, str) for shard in shards.values()):
+        fail(f"model.path {folder}: {index} has no weight_map that names a file for each tensor")
+    return set(shards.values())
+
+
+def siblings(name):
+    """All parts of the model of which this file is one: name-00002-of-00003.gguf. GGUF has no index."""
+    part = re.fullmatch(r"(.+-)(\d{5})(-of-(\d{5})\.gguf)", name)
+    if not part:
+        return set()
+    before, _, after, count = part.groups()
+    return {f"{before}{each:05}{after}" for each in range(1, int(count) + 1)}
 
 
 try:
-    names = os.listdir(folder)
+    names = set(os.listdir(folder))
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
         json.load(file)
-    missing = missing_shards(names)
-    weights = [name for name in names if name.endswith((".safetensors", ".bin", ".gguf"))]
+    weights = {name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in WEIGHTS)}
+    safetensors, pickled = map(indexed, INDEXES)
+    # vLLM prefers safetensors: a download without the .bin files leaves an index of them that does not matter.
+    if any(name.endswith(".safetensors") for name in names) and not pickled & names:
+        pickled = set()
+    wanted = weights | safetensors | pickled | {part for name in weights for part in siblings(name)}
+    missing = sorted(name for name in wanted if not os.path.lexists(os.path.join(folder, name)))
     # Opened, not only listed: a link may lead nowhere, and permissions may forbid it.
-    for name in weights:
+    present = sorted(wanted - set(missing))
+    for name in present:
         with open(os.path.join(folder, name), "rb") as file:
-            file.read(1)
-    total = sum(os.path.getsize(os.path.join(folder, name)) for name in weights)
+            if not file.read(1):
+                fail(f"model.path {folder}: {name} is empty; copy it again")
+    total = sum(os.path.getsize(os.path.join(folder, name)) for name in present)
 except FileNotFoundError as error:
     fail(f"model.path {folder}: {error.filename} is not there; the model must be in this folder on every node")
 except PermissionError as error:
     fail(f"model.path {folder}: {error.filename} can't be read by {os.environ.get('USER', 'this user')}")
-except (OSError, ValueError, KeyError) as error:
+except (OSError, ValueError) as error:
     fail(f"model.path {folder}: {error}")
 if missing:
-    fail(f"model.path {folder}: {len(missing)} weight files that the index names are missing, first {missing[0]}")
-if total == 0:
-    fail(f"model.path {folder}: no weights (*.safetensors, *.bin, *.gguf)")
-print(json.dumps({"changed": False, "files": len(weights), "bytes": total}))
+    fail(f"model.path {folder}: {len(missing)} weight files are missing, first {missing[0]}")
+if not present:
+    fail(f"model.path {folder}: no weights ({', '.join(WEIGHTS)})")
+print(json.dumps({"changed": False, "files": len(present), "bytes": total}))

@@ -11,5 +11,5 @@ models = Api(container, port).models()
 if models is None:
     fail(f"/v1/models on port {port} does not answer: docker logs {container}")
 if model not in models:
-    fail(f"/v1/models names {', '.join(models)}, not {model}")
+    fail(f"/v1/models names {', '.join(models) or 'no model'}, not {model}")
 print(json.dumps({"changed": False, "models": models}))

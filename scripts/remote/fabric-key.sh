@@ -12,4 +12,9 @@ if [ ! -s "$file" ]; then
   mv "$file.new" "$file"
   changed=true
 fi
-printf '{"changed": %s, "publicKey": "%s"}\n' "$changed" "$(ssh-keygen -y -f "$file")"
+# On a line of its own: a failure inside an argument of printf would be hidden.
+if ! public=$(ssh-keygen -y -P '' -f "$file"); then
+  echo "the fabric key $file can't be read: remove it and run again, then a new one is made" >&2
+  exit 1
+fi
+printf '{"changed": %s, "publicKey": "%s"}\n' "$changed" "$public"

@@ -1,4 +1,7 @@
-"""Tries what the model is to be used for: smoke.py CONTAINER PORT MODEL"""
+"""Tries what the model is to be used for: smoke.py CONTAINER PORT MODEL MAX_TOKENS TOOLS
+
+MAX_TOKENS bounds each answer. TOOLS is `tools`, or `no-tools` where the server is not to call any.
+"""
 
 import json
 import sys
@@ -6,7 +9,10 @@ import sys
 from containers import fail
 from server_api import Api
 
-container, port, model = sys.argv[1:]
+container, port, model, max_tokens, tools = sys.argv[1:]
+if tools not in ("tools", "no-tools"):
+    fail(f"tools or no-tools, not {tools}")
+max_tokens = int(max_tokens)
 api = Api(container, port)
 
 WEATHER = {
@@ -20,9 +26,15 @@ WEATHER = {
 
 
 def message(what, status, answer):
-    if status != 200:
-        fail(f"{what}: status {status}: {str(answer)[:400]}")
-    return answer["choices"][0]["message"]
+    """The message of a completion, and how many tokens it has."""
+    try:
+        if status == 200:
+            reply, tokens = answer["choices"][0]["message"], answer["usage"]["completion_tokens"]
+            if isinstance(reply, dict) and isinstance(tokens, int) and tokens > 0:
+                return reply, tokens
+    except (KeyError, IndexError, TypeError):
+        pass
+    fail(f"{what}: no completion in the answer of {api.told()}")
 
 
 def valid_call(call):
@@ -33,23 +45,26 @@ def valid_call(call):
 
 
 status, _ = api.request("/models", key=False)
+if status is None:
+    fail(f"the server does not answer: {api.told()}")
 if status != 401:
     fail(f"a request without the key got status {status}, not 401: the API is open")
 
-status, answer = api.chat(model, "Who are you? One short sentence.", max_tokens=256)
-reply = message("chat", status, answer)
+reply, tokens = message("chat", *api.chat(model, "Who are you? One short sentence.", max_tokens))
 thinking = reply.get("reasoning") or reply.get("reasoning_content")
 print(f"{model}: {str(reply.get('content') or thinking or '')[:200]!r}", file=sys.stderr)
 
-status, tools_answer = api.chat(model, "What is the weather in Paris?", max_tokens=512, tools=[WEATHER])
-calls = message("chat with a tool", status, tools_answer).get("tool_calls") or []
+calls = []
+if tools == "tools":
+    asked = api.chat(model, "What is the weather in Paris?", max_tokens, tools=[WEATHER])
+    calls = message("chat with a tool", *asked)[0].get("tool_calls")
 print(
     json.dumps(
         {
             "keyRequired": True,
             "reasoning": bool(thinking),
-            "toolCall": any(valid_call(call) for call in calls),
-            "completionTokens": answer["usage"]["completion_tokens"],
+            "toolCall": isinstance(calls, list) and any(valid_call(call) for call in calls),
+            "completionTokens": tokens,
         }
     )
 )

@@ -19,17 +19,24 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
+def signal_group(child, number):
+    """Sends a signal to the work with all its children; False when none is left."""
+    try:
+        os.killpg(child.pid, number)
+        return True
+    except ProcessLookupError:
+        return False
+
+
 def stop(child):
     """Ends the work with all its children, kindly first."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(child.pid, number)
-            child.wait(GRACE_SECONDS)
-            return
-        except ProcessLookupError:
-            return
-        except subprocess.TimeoutExpired:
-            continue
+    signal_group(child, signal.SIGTERM)
+    end = time.monotonic() + GRACE_SECONDS
+    # The whole group is waited for: its leader may be gone while a child still runs. Signal 0 only asks.
+    while time.monotonic() < end and (child.poll() is None or signal_group(child, 0)):
+        time.sleep(0.1)
+    signal_group(child, signal.SIGKILL)
+    child.wait()
 
 
 def main():

@@ -7,33 +7,36 @@ import subprocess
 import sys
 import time
 
-from containers import fail, fail_dead, last_lines, state
+from containers import Watch, fail, last_lines
 
 container, gcs_address, seconds, *expected = sys.argv[1:]
 probe = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ray_nodes.py")
 
 
-def alive_nodes():
+def alive_nodes(timeout):
     """Addresses alive in the cluster; None when Ray does not answer yet."""
-    with open(probe, "rb") as source:
-        done = subprocess.run(
-            ["docker", "exec", "-i", container, "python3", "-", gcs_address],
-            stdin=source,
-            capture_output=True,
-            text=True,
-            timeout=30,
-        )
-    return json.loads(done.stdout) if done.returncode == 0 else None
+    try:
+        with open(probe, "rb") as source:
+            done = subprocess.run(
+                ["docker", "exec", "-i", container, "python3", "-", gcs_address],
+                stdin=source,
+                capture_output=True,
+                timeout=timeout,
+            )
+        return json.loads(done.stdout) if done.returncode == 0 else None
+    except (subprocess.TimeoutExpired, ValueError):
+        return None
 
 
 def main():
     started = time.monotonic()
     shown = None
     alive = None
-    while time.monotonic() - started < float(seconds):
-        if not state(container).alive:
-            fail_dead(container, "Ray's head")
-        alive = alive_nodes()
+    watch = Watch(container)
+    while (left := started + float(seconds) - time.monotonic()) > 0:
+        if watch.died():
+            watch.fail_dead("Ray's head")
+        alive = alive_nodes(min(30, left))
         if alive is not None and sorted(alive) == sorted(expected):
             print(json.dumps({"changed": False, "nodes": alive}))
             return

@@ -1,17 +1,19 @@
 """Follows a model load until the server answers a completion: wait_for_server.py CONTAINER PORT MODEL SECONDS
 
-Shows how far the load is. Ends early with the log when the engine dies. /health and /v1/models may answer while the
-engine is dead, so only a completion proves the server.
+Shows how far the load is. Ends early with the log when the engine dies, and when the server keeps refusing. /health and
+/v1/models may answer while the engine is dead, so only a completion proves the server.
 """
 
+import atexit
 import json
 import re
+import signal
 import subprocess
 import sys
 import threading
 import time
 
-from containers import fail, fail_dead, last_lines, state
+from containers import Watch, docker, fail, last_lines, state
 from server_api import Api
 
 container, port, model, seconds = sys.argv[1:]
@@ -36,24 +38,42 @@ def stage(text):
     return None
 
 
-class Progress(threading.Thread):
-    """Reads the log as it grows, and keeps the last stage."""
+def say(text):
+    print(text, file=sys.stderr, flush=True)
 
-    def __init__(self):
+
+class Progress(threading.Thread):
+    """Reads the log of this life as it grows, and keeps the last stage."""
+
+    def __init__(self, since):
         super().__init__(daemon=True)
         self.text = "starting the engine"
         self.logs = subprocess.Popen(
-            ["docker", "logs", "--follow", container],
+            ["docker", "logs", "--follow", "--since", since, container],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
             errors="replace",
         )
+        atexit.register(self.logs.terminate)
 
     def run(self):
         # In text mode a carriage return ends a line too, so a progress bar is seen while it moves.
         for line in self.logs.stdout:
             self.text = stage(line) or self.text
+
+
+class Refusals:
+    """Tells when a 4xx answer is to stay: five times the same in a row, over five seconds. Waiting won't mend it."""
+
+    def __init__(self):
+        self.answer, self.times, self.since = None, 0, 0.0
+
+    def permanent(self, path, status, now):
+        if (path, status) != self.answer:
+            self.answer, self.times, self.since = (path, status), 0, now
+        self.times += 1
+        return 400 <= (status or 0) < 500 and self.times >= 5 and now - self.since >= 5
 
 
 def answers(api, seconds_left):
@@ -62,30 +82,56 @@ def answers(api, seconds_left):
     if models is None:
         return False
     if model not in models:
-        fail(f"the server names {', '.join(models)}, not {model}")
+        fail(f"the server names {', '.join(models) or 'no model'}, not {model}")
     status, answer = api.chat(model, "Say hello.", max_tokens=8, timeout=min(120, seconds_left))
-    return status == 200 and answer["usage"]["completion_tokens"] > 0
+    try:
+        return status == 200 and answer["usage"]["completion_tokens"] > 0
+    except (KeyError, TypeError):
+        return False
+
+
+def start():
+    """Starts the container if it does not run: a gate that failed before has stopped it, or a person has."""
+    status = state(container).status
+    if status in ("running", "restarting"):
+        return
+    say(f"container {container} is {status}: starting it")
+    done = docker("start", container)
+    if done.returncode != 0:
+        fail(f"container {container} can't be started: {done.stderr.strip()}")
 
 
 def main():
+    # An exit like any other, so that no child is left.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     started = time.monotonic()
-    progress = Progress()
+    start()
+    watch = Watch(container)
+    progress = Progress(watch.since)
     progress.start()
     shown, shown_at = None, 0.0
     api = Api(container, port)
+    refusals = Refusals()
     while (elapsed := time.monotonic() - started) < float(seconds):
-        if not state(container).alive:
-            fail_dead(container, "the engine")
+        if watch.died():
+            watch.fail_dead("the engine", stop=True)
         if answers(api, float(seconds) - elapsed):
-            print(f"{time.monotonic() - started:.0f} s: {model} answers", file=sys.stderr, flush=True)
+            say(f"{time.monotonic() - started:.0f} s: {model} answers")
             print(json.dumps({"changed": False, "model": model}))
             return
         now = time.monotonic()
+        path, status, _ = api.last
+        if refusals.permanent(path, status, now):
+            fail(f"{last_lines(container)}\n\nthe server keeps refusing, {refusals.times} times in a row: {api.told()}")
         if progress.text != shown or now - shown_at > 10:
             shown, shown_at = progress.text, now
-            print(f"{now - started:.0f} s: {shown}", file=sys.stderr, flush=True)
+            say(f"{now - started:.0f} s: {shown}")
         time.sleep(1)
-    fail(f"{last_lines(container)}\n\n{model} did not answer within {seconds} s; it got as far as: {progress.text}")
+    fail(
+        f"{last_lines(container)}\n\n{model} did not answer within {seconds} s; it got as far as: {progress.text}\n"
+        f"The last answer: {api.told()}"
+    )
 
 
 main()

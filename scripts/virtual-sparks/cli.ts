@@ -16,6 +16,9 @@ interface NodesOption {
   nodes?: number;
 }
 
+/** Pulumi's commands that change the stack. */
+const CHANGING = ["up", "update", "refresh", "destroy", "import", "state", "watch"];
+
 const NODES = ["--nodes <N>", `how many, 1 to ${MAX_NODES} (default: as many as there are, else 2)`] as const;
 
 function nodeCount(text: string): number {
@@ -106,7 +109,10 @@ program
   .allowUnknownOption()
   .helpOption(false)
   .action(async () => {
-    process.exitCode = await pulumi(process.argv.slice(process.argv.indexOf("pulumi") + 1));
+    const args = process.argv.slice(process.argv.indexOf("pulumi") + 1);
+    // A second one would take the first for an orphan, and end it.
+    if (CHANGING.includes(args[0] ?? "")) await lock();
+    process.exitCode = await pulumi(args);
   });
 
 program.parseAsync().catch((error: unknown) => {

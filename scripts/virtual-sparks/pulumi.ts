@@ -43,6 +43,13 @@ export async function stackOutputs(): Promise<unknown> {
   return JSON.parse(await run(argv, { env: pulumiEnvironment() }));
 }
 
+/** Whether a killed run left operations that it had begun. */
+async function hasPendingOperations(): Promise<boolean> {
+  if (!existsSync(PASSPHRASE)) return false;
+  const state = await run(["pulumi", "-C", PROJECT, "stack", "export"], { env: pulumiEnvironment() });
+  return /"pending_operations":\s*\[\s*\{/.test(state);
+}
+
 /** Makes the lab's stack; the passphrase is written last and says that it is there. */
 async function initStack(): Promise<void> {
   mkdirSync(BACKEND, { recursive: true });
@@ -68,5 +75,11 @@ export async function recoverStack(): Promise<void> {
   const locks = join(BACKEND, ".pulumi/locks");
   if (existsSync(locks) && readdirSync(locks, { recursive: true }).some((name) => String(name).endsWith(".json"))) {
     await attempt(["pulumi", "-C", PROJECT, "cancel", "--yes"], { env: pulumiEnvironment() });
+  }
+  // What was being made when it was killed is not in the stack; the program removes it before it makes it anew.
+  if (await hasPendingOperations()) {
+    await run(["pulumi", "-C", PROJECT, "refresh", "--yes", "--skip-preview", "--clear-pending-creates"], {
+      env: pulumiEnvironment(),
+    });
   }
 }

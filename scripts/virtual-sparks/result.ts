@@ -7,19 +7,21 @@ const outputsSchema = z.object({
   endpoint: z.string(),
   model: z.string(),
   apiKey: z.string(),
-  benchmark: z.object({
-    scenarios: z.array(
-      z.object({
-        name: z.string(),
-        maxConcurrency: z.number(),
-        outputTokensPerSecond: z.number(),
-        ttftMedianMilliseconds: z.number(),
-        tpotMedianMilliseconds: z.number(),
-        completedRequests: z.number(),
-        failedRequests: z.number(),
-      }),
-    ),
-  }),
+  benchmark: z
+    .object({
+      scenarios: z.array(
+        z.object({
+          name: z.string(),
+          maxConcurrency: z.number(),
+          outputTokensPerSecond: z.number(),
+          ttftMedianMilliseconds: z.number(),
+          tpotMedianMilliseconds: z.number(),
+          completedRequests: z.number(),
+          failedRequests: z.number(),
+        }),
+      ),
+    })
+    .optional(),
 });
 
 /** The stack's outputs that `lab up` shows. */
@@ -75,6 +77,7 @@ export async function chat({ endpoint, model, apiKey }: Outputs): Promise<string
 
 /** The benchmark's figures as a table. */
 export function benchmarkTable({ benchmark }: Outputs): string {
+  if (benchmark === undefined) return "no figures: benchmark.enabled is false";
   const rows = benchmark.scenarios.map((scenario) => [
     scenario.name,
     String(scenario.maxConcurrency),

@@ -2,7 +2,10 @@ import * as fs from "node:fs";
 import * as os from "node:os";
 import * as path from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { parse } from "yaml";
 import { parseBenchmark } from "../../components/benchmark";
+import { routeTo, sshOptions } from "../../components/connection";
+import { type NodeSettings, schema } from "../../components/schema";
 import { boot, execOn, powerCut } from "../../scripts/virtual-sparks/hosts";
 import { leftovers } from "../../scripts/virtual-sparks/lab";
 import { pulumiEnvironment } from "../../scripts/virtual-sparks/pulumi";
@@ -157,7 +160,7 @@ test("each Spark holds one rank, and they talk over the fabric alone", async () 
   expect(after.management - before.management).toBeLessThan(2_000);
 });
 
-test("the API key and the token are in no process list", async () => {
+test("the API key is in no process list", async () => {
   const { apiKey } = await outputs();
   for (const node of nodes) expect(await must(execOn(node, ["ps", "-eo", "args="]))).not.toContain(apiKey);
 });
@@ -221,6 +224,43 @@ test("wrong settings are told all at once, without a stack trace, and nothing is
   } finally {
     fs.writeFileSync(file, kept);
   }
+  expect(await running()).toEqual(before);
+});
+
+test("host keys are checked on every hop, by Docker's ssh and by steps", async () => {
+  const file = `${PROJECT}/Pulumi.lab.yaml`;
+  const kept = fs.readFileSync(file, "utf8");
+  const config = (parse(kept) as { config: Record<string, unknown> }).config;
+  const settings = schema.parse(
+    Object.fromEntries(Object.entries(config).map(([key, value]) => [key.replace("dgx-spark-serving:", ""), value])),
+  );
+  const [right, other] = settings.nodes.map(({ hostKey }) => hostKey);
+  const connect = (keys: (string | undefined)[]) => {
+    const named = settings.nodes.map((node, index) => ({ ...node, hostKey: keys[index] ?? "" }));
+    const target = named[1] as NodeSettings;
+    const options = sshOptions(routeTo(target, named), settings.ssh, settings.ssh.privateKeyPath);
+    return attempt(["ssh", ...options, "-l", target.user, "--", target.host, "hostname"]);
+  };
+  expect(await connect([right, other])).toMatchObject({ code: 0, stdout: "spark-2\n" });
+  for (const keys of [
+    [right, right],
+    [other, other],
+  ]) {
+    const { code, stdout, stderr } = await connect(keys);
+    expect([code, stdout]).toEqual([255, ""]);
+    expect(stderr).toContain("Host key verification failed");
+  }
+
+  const before = await running();
+  try {
+    await must(lab("pulumi", "config", "set", "--path", "nodes[0].hostKey", other ?? ""));
+    const { code, stdout } = await lab("pulumi", "up", "--yes");
+    expect(code).not.toBe(0);
+    expect(stdout).toContain("host key mismatch");
+  } finally {
+    fs.writeFileSync(file, kept);
+  }
+  await must(lab("pulumi", "up", "--yes"));
   expect(await running()).toEqual(before);
 });
 

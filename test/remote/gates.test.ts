@@ -1,6 +1,10 @@
+import * as fs from "node:fs";
+import * as net from "node:net";
+import type { AddressInfo } from "node:net";
+import * as path from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { parseSmoke } from "../../components/smoke";
-import { json, Sandbox, serve } from "./sandbox";
+import { json, processes, Sandbox, serve, until } from "./sandbox";
 
 type Handler = Parameters<typeof serve>[0];
 
@@ -25,8 +29,19 @@ afterEach(() => {
 });
 
 function engine(state: Record<string, unknown>): void {
-  box.write("docker-world/containers.json", { server: state });
+  // In one piece, because a gate may be reading it.
+  const file = box.write("docker-world/containers.json.new", { server: state });
+  fs.renameSync(file, path.join(box.docker, "containers.json"));
 }
+
+/** Calls of docker that begin with a word. */
+const calls = (word: string) =>
+  box
+    .read("docker-world/calls.log")
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line) as string[])
+    .filter(([first]) => first === word);
 
 const completion = (message: Record<string, unknown>, tokens = 3) => ({
   choices: [{ message }],
@@ -86,21 +101,191 @@ test("a server of another model is refused at once", async () => {
   expect(await waitForServer(60, "large")).toMatchObject({ code: 1, stderr: "the server names tiny, not large\n" });
 });
 
+const memory = "ValueError: Free memory on device cuda:0 (52.37/121.69 GiB) on startup is less than desired";
+
 test.each<[string, Record<string, unknown>, string]>([
-  ["exited", { status: "exited", exitCode: 1 }, "is exited, exit code 1, restarted 0 times"],
-  ["was restarted", { status: "running", restarts: 1 }, "is running, exit code 0, restarted 1 times"],
-])("an engine that %s ends the gate early, with its last lines", async (_, state, told) => {
+  ["exited", { status: "exited", exitCode: 1, restarts: 2 }, "is exited, exit code 1, restarted 2 times"],
+  ["is dead", { status: "dead", exitCode: 137, restarts: 2 }, "is dead, exit code 137, restarted 2 times"],
+  ["was restarted", { status: "running", restarts: 3 }, "is running, exit code 0, restarted 3 times"],
+])("an engine that %s during the gate ends it early, with its last lines, and is stopped", async (_, state, told) => {
+  engine({ status: "running", restarts: 2 });
   handle = (_request, response) => {
+    engine({ ...state, log: `a line\n${memory}` });
     json(response, 503, {});
   };
-  engine({
-    ...state,
-    log: "ValueError: Free memory on device cuda:0 (52.37/121.69 GiB) on startup is less than desired",
+  const { code, stdout, stderr } = await waitForServer(60);
+  expect([code, stdout]).toEqual([1, ""]);
+  expect(stderr).toBe(
+    `0 s: starting the engine\na line\n${memory}\n\nthe engine died: container server ${told}. ` +
+      "Its last lines are above; all of them: docker logs server\n" +
+      `The first errors in its log:\n  ${memory}\n` +
+      "The container was stopped, or it would restart for ever; the next `pulumi up` starts it again.\n",
+  );
+  expect(calls("stop")).toEqual([["stop", "server"]]);
+  // Its log was read before.
+  expect(box.read("docker-world/calls.log").trimEnd().split("\n").at(-1)).toBe('["stop", "server"]');
+  // Errors of an earlier life are not named.
+  expect(calls("logs")).toContainEqual(["logs", "--since", "2026-01-01T00:00:00.5Z", "--tail", "2000", "server"]);
+});
+
+test("an engine that was restarted before the gate but runs now passes it", async () => {
+  engine({ status: "running", restarts: 4 });
+  handle = api((_, response) => {
+    json(response, 200, completion({ content: "hello" }));
   });
+  expect(await waitForServer()).toMatchObject({ code: 0, stderr: "0 s: tiny answers\n" });
+  expect([calls("start"), calls("stop")]).toEqual([[], []]);
+});
+
+test.each(["exited", "created"])("a container that is %s at the start is started once", async (status) => {
+  engine({ status, exitCode: 1 });
+  handle = api((_, response) => {
+    json(response, 200, completion({ content: "hello" }));
+  });
+  expect(await waitForServer()).toMatchObject({
+    code: 0,
+    stderr: `container server is ${status}: starting it\n0 s: tiny answers\n`,
+  });
+  expect(calls("start")).toEqual([["start", "server"]]);
+});
+
+test("a container that dies again after its start, or can't be started, ends the gate", async () => {
+  engine({ status: "exited", exitCode: 1, log: memory, afterStart: { status: "exited", exitCode: 1 } });
   const { code, stderr } = await waitForServer(60);
   expect(code).toBe(1);
-  expect(stderr).toContain("Free memory on device cuda:0 (52.37/121.69 GiB) on startup is less than desired");
-  expect(stderr).toContain(`the engine died: container server ${told}`);
+  expect(stderr).toMatch(/^container server is exited: starting it\n/);
+  expect(stderr).toContain("the engine died: container server is exited, exit code 1");
+  expect(calls("start")).toHaveLength(1);
+  engine({ status: "paused", cannotStart: "cannot start a paused container" });
+  expect(await waitForServer(60)).toEqual({
+    code: 1,
+    stdout: "",
+    stderr:
+      "container server is paused: starting it\ncontainer server can't be started: cannot start a paused container\n",
+  });
+});
+
+test("a log that is no UTF-8 is shown as far as it can be", async () => {
+  handle = (_request, response) => {
+    engine({ status: "exited", exitCode: 1, log: "bytes \udcff\udcfe\nRuntimeError: bad \udcff byte" });
+    json(response, 503, {});
+  };
+  engine({ status: "running", log: "\udcffApplication startup complete" });
+  const { code, stderr } = await waitForServer(60);
+  expect(code).toBe(1);
+  expect(stderr).toContain("bytes \ufffd\ufffd\nRuntimeError: bad \ufffd byte\n\nthe engine died: ");
+  expect(stderr).toContain("The first errors in its log:\n  RuntimeError: bad \ufffd byte\n");
+  expect(stderr).not.toContain("Traceback");
+});
+
+const refuse =
+  (status: number): Handler =>
+  (_, response) => {
+    response.writeHead(status).end("No chat template. ".repeat(40));
+  };
+
+test.each<[string, Handler]>([
+  ["/v1/models", refuse(404)],
+  ["/v1/chat/completions", api(refuse(404))],
+])("%s that keeps refusing ends the gate early, with its answer", async (url, handler) => {
+  handle = handler;
+  const { code, stdout, stderr } = await waitForServer(50);
+  expect([code, stdout]).toEqual([1, ""]);
+  expect(stderr).toMatch(
+    new RegExp(
+      `\\nthe server keeps refusing, [5-9] times in a row: ${url}: status 404: ${"No chat template. ".repeat(40).slice(0, 400)}\n$`,
+    ),
+  );
+});
+
+test("refusals that change, or are the server's own trouble, do not end the gate", async () => {
+  let asked = 0;
+  handle = api((request, response) => {
+    asked += 1;
+    const status = [400, 400, 400, 404, 400, 503, 400][asked - 1];
+    if (status === undefined) json(response, 200, completion({ content: "hello" }));
+    else refuse(status)(request, response);
+  });
+  expect(await waitForServer(50)).toMatchObject({ code: 0 });
+  expect(asked).toBe(8);
+});
+
+test.each<[string, unknown, string]>([
+  ["no usage", { choices: [] }, '{"choices": []}'],
+  ["a usage of nothing", { usage: null }, '{"usage": null}'],
+  ["a list", [1], "[1]"],
+  ["tokens in words", { usage: { completion_tokens: "3" } }, '{"usage": {"completion_tokens": "3"}}'],
+])("an answer with %s is not ready, and the last answer is told", async (_, answer, told) => {
+  handle = api((_request, response) => {
+    json(response, 200, answer);
+  });
+  const { code, stderr } = await waitForServer(1);
+  expect(code).toBe(1);
+  expect(stderr).toBe(
+    "0 s: starting the engine\n\n\ntiny did not answer within 1 s; it got as far as: starting the engine\n" +
+      `The last answer: /v1/chat/completions: status 200: ${told}\n`,
+  );
+});
+
+test.each([[{}], [{ data: null }], [{ data: [{}] }], [{ data: ["tiny"] }], [[]], [{ data: { id: "tiny" } }]])(
+  "/v1/models that answers %j is not ready",
+  async (answer) => {
+    handle = (_request, response) => {
+      json(response, 200, answer);
+    };
+    expect(await box.run("check_served_model.py", ["server", port, "tiny"])).toEqual({
+      code: 1,
+      stdout: "",
+      stderr: `/v1/models on port ${port} does not answer: docker logs server\n`,
+    });
+  },
+);
+
+test("the key goes to the server itself, whatever proxy the environment names", async () => {
+  const seen: (string | undefined)[] = [];
+  const proxy = await serve((request, response) => {
+    seen.push(request.key);
+    json(response, 200, { data: [{ id: "tiny" }] });
+  });
+  handle = api(() => undefined);
+  const address = `http://127.0.0.1:${proxy.port}`;
+  const result = await box.run("check_served_model.py", ["server", port, "tiny"], {
+    http_proxy: address,
+    all_proxy: address,
+  });
+  proxy.close();
+  expect([result.code, seen]).toEqual([0, []]);
+});
+
+test("a listener that does not speak HTTP is no answer", async () => {
+  const listener = net.createServer((socket) => {
+    socket.on("error", () => undefined);
+    socket.end("SSH-2.0-OpenSSH_9.6\r\n");
+  });
+  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  const other = String((listener.address() as AddressInfo).port);
+  const { code, stdout, stderr } = await box.run("wait_for_server.py", ["server", other, "tiny", "1"]);
+  listener.close();
+  expect([code, stdout]).toEqual([1, ""]);
+  expect(stderr).toMatch(/\nThe last answer: \/v1\/models: no answer: SSH-2\.0-OpenSSH_9\.6\s*\n$/);
+});
+
+test.each(["passes", "is ended"])("no reader of the log is left when the gate %s", async (how) => {
+  engine({ status: "running", follow: true });
+  const pid = () => (fs.existsSync(path.join(box.docker, "follow.pid")) ? box.read("docker-world/follow.pid") : "");
+  // The answer waits for the reader, so that there is one.
+  handle = api((_, response) => {
+    void until(() => pid().endsWith("\n")).then(() => {
+      if (how === "passes") json(response, 200, completion({ content: "hello" }));
+    });
+  });
+  const gate = ["python3", "-B", path.resolve("scripts/remote/wait_for_server.py"), "server", port, "tiny", "30"];
+  // `timeout --foreground` signals the gate alone, not its group.
+  const { code } = await box.exec(how === "passes" ? gate : ["timeout", "--foreground", "4", ...gate]);
+  expect(code).toBe(how === "passes" ? 0 : 124);
+  const left = () => processes((id) => id === pid().trim());
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  expect([pid().endsWith("\n"), left()]).toEqual([true, []]);
 });
 
 test("a container that is not there ends the gate", async () => {
@@ -140,7 +325,7 @@ test.each([
   expect((await waitForServer(2)).stderr).toContain(`s: ${shown}\n`);
 });
 
-const smoke = () => box.run("smoke.py", ["server", port, "tiny"]);
+const smoke = (tools = "tools") => box.run("smoke.py", ["server", port, "tiny", "77", tools]);
 const call = { function: { name: "get_weather", arguments: '{"city": "Paris"}' } };
 const answersWith = (message: Record<string, unknown>): Handler =>
   api(({ body }, response) => {
@@ -154,8 +339,54 @@ test.each(["reasoning", "reasoning_content"])("smoke: thinking in `%s`, and a to
   expect(parseSmoke(stdout)).toEqual({ keyRequired: true, reasoning: true, toolCall: true, completionTokens: 3 });
 });
 
+test("smoke: both requests are bounded, and no tool is offered where none is to be called", async () => {
+  const bounds: [unknown, boolean][] = [];
+  handle = api(({ body }, response) => {
+    const { max_tokens, tools } = JSON.parse(body) as { max_tokens: number; tools?: unknown };
+    bounds.push([max_tokens, tools !== undefined]);
+    json(response, 200, completion({ content: "I am tiny.", tool_calls: [call] }));
+  });
+  expect(parseSmoke((await smoke("tools")).stdout)).toMatchObject({ toolCall: true });
+  expect(parseSmoke((await smoke("no-tools")).stdout)).toMatchObject({ toolCall: false, completionTokens: 3 });
+  expect(bounds).toEqual([
+    [77, false],
+    [77, true],
+    [77, false],
+  ]);
+  expect(await smoke("some")).toEqual({ code: 1, stdout: "", stderr: "tools or no-tools, not some\n" });
+});
+
+test.each<[unknown, string]>([
+  [{}, "{}"],
+  [{ choices: [], usage: { completion_tokens: 3 } }, '{"choices": [], "usage": {"completion_tokens": 3}}'],
+  [{ choices: [{ message: {} }] }, '{"choices": [{"message": {}}]}'],
+  [
+    { choices: [{ message: "hi" }], usage: { completion_tokens: 3 } },
+    '{"choices": [{"message": "hi"}], "usage": {"completion_tokens": 3}}',
+  ],
+  [completion({ content: "" }, 0), '{"choices": [{"message": {"content": ""}}], "usage": {"completion_tokens": 0}}'],
+])("smoke: the answer %j is refused", async (answer, told) => {
+  handle = api((_request, response) => {
+    json(response, 200, answer);
+  });
+  expect(await smoke()).toEqual({
+    code: 1,
+    stdout: "",
+    stderr: `chat: no completion in the answer of /v1/chat/completions: status 200: ${told}\n`,
+  });
+});
+
+test("smoke: a server that is gone is not an open one", async () => {
+  close();
+  const { code, stderr } = await smoke();
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/^the server does not answer: \/v1\/models: no answer: .*refused/);
+});
+
 test.each([
   ["none", { content: "It rains." }],
+  ["no list", { tool_calls: 3 }],
+  ["one that is none", { tool_calls: [null] }],
   ["one with broken arguments", { tool_calls: [{ function: { name: "get_weather", arguments: "{" } }] }],
   ["one of another tool", { tool_calls: [{ function: { name: "get_time", arguments: '{"city": "Paris"}' } }] }],
 ])("smoke: no thinking, and of tool calls %s", async (_, message) => {
@@ -226,12 +457,40 @@ test.each([
   );
 });
 
-test("a Ray head that died ends the gate early", async () => {
+test.each(["exited", "dead"])("a Ray head that is %s ends the gate early, and is left as it is", async (status) => {
   ray("exit 1");
-  engine({ status: "exited", exitCode: 1, log: "The current node timed out during startup" });
+  engine({ status, exitCode: 1, log: "The current node timed out during startup" });
   const { code, stderr } = await waitForRay(60);
   expect(code).toBe(1);
   expect(stderr).toContain(
-    "The current node timed out during startup\n\nRay's head died: container server is exited, exit code 1",
+    `The current node timed out during startup\n\nRay's head died: container server is ${status}, exit code 1`,
   );
+  expect([calls("start"), calls("stop")]).toEqual([[], []]);
 });
+
+test("a Ray head that was restarted before the gate passes it, one that restarts during it does not", async () => {
+  ray(`echo '["192.168.200.12", "192.168.200.13"]'`);
+  engine({ status: "running", restarts: 1 });
+  expect(await waitForRay()).toMatchObject({ code: 0, stderr: "" });
+  // The container restarts while its nodes are asked for.
+  const later = box.write("later.json", { server: { status: "running", restarts: 2 } });
+  ray(`cp '${later}' "$FAKE_DOCKER/containers.json"; exit 1`);
+  engine({ status: "running", restarts: 1 });
+  const { code, stderr } = await waitForRay(30);
+  expect(code).toBe(1);
+  expect(stderr).toContain("Ray's head died: container server is running, exit code 0, restarted 2 times");
+});
+
+test.each(["exec sleep 50", "echo Traceback", "printf '\\377'"])(
+  "a Ray that answers nothing of use: %s",
+  async (answer) => {
+    ray(answer);
+    const { code, stderr } = await waitForRay(2);
+    expect(code).toBe(1);
+    expect(stderr).toBe(
+      "raylet started\n\nafter 2 s the Ray cluster is not the one that was asked for\n" +
+        "  missing: 192.168.200.12, 192.168.200.13\n  unexpected: none\n" +
+        "Look at `docker logs server` on each missing node; the lines above are the head's.\n",
+    );
+  },
+);

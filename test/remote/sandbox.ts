@@ -77,6 +77,31 @@ export class Sandbox {
   }
 }
 
+/** Waits until something is so, for 15 seconds at most. */
+export async function until(condition: () => boolean): Promise<void> {
+  const end = Date.now() + 15_000;
+  while (!condition()) {
+    if (Date.now() > end) throw new Error("waited 15 s in vain");
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+/** Ids of the processes that are alive and of which `is` says yes, by their own id and their group's. */
+export function processes(is: (id: string, group: string) => boolean): string[] {
+  return fs.readdirSync("/proc").filter((name) => {
+    if (!/^\d+$/.test(name)) return false;
+    try {
+      const fields = fs
+        .readFileSync(`/proc/${name}/stat`, "utf8")
+        .replace(/^.*\) /, "")
+        .split(" ");
+      return fields[0] !== "Z" && is(name, fields[2] ?? "");
+    } catch {
+      return false;
+    }
+  });
+}
+
 /** Starts an HTTP server on loopback that answers by `handle`; its requests are kept. */
 export async function serve(
   handle: (request: { url: string; key: string | undefined; body: string }, response: http.ServerResponse) => void,

@@ -106,18 +106,126 @@ test("the fabric key is made once and stays", async () => {
   expect(fs.statSync(path.join(box.home, "key")).mode & 0o777).toBe(0o600);
 });
 
+test.each<[string, (file: string) => void]>([
+  [
+    "garbage",
+    (file) => {
+      fs.writeFileSync(file, "garbage\n", { mode: 0o600 });
+    },
+  ],
+  [
+    "readable by others",
+    (file) => {
+      fs.chmodSync(file, 0o644);
+    },
+  ],
+  [
+    "a folder",
+    (file) => {
+      fs.rmSync(file);
+      fs.mkdirSync(file);
+    },
+  ],
+])("a fabric key that is %s is named with its cure", async (_, spoil) => {
+  await box.run("fabric-key.sh", ["key"]);
+  spoil(path.join(box.home, "key"));
+  const { code, stdout, stderr } = await box.run("fabric-key.sh", ["key"]);
+  expect([code, stdout]).toEqual([1, ""]);
+  expect(stderr).toMatch(/^the fabric key key can't be read: remove it and run again, then a new one is made$/m);
+});
+
+const body = "AAAAC3NzaC1lZDI1NTE5AAAAIFabric0123456789+/abcdefghijklmnopqrstuvwxyz=";
+const renewed = body.replace("Fabric", "Renewed");
+const authorizedKeys = ".ssh/authorized_keys";
+const authorize = (
+  action: string,
+  key = `ssh-ed25519 ${body} x`,
+  command = "bash receive.sh",
+  from = "192.168.200.12",
+) => box.run("authorize-fabric-key.sh", [action, from, command, key]);
+const entry = (key = body, command = "bash receive.sh", from = "192.168.200.12") =>
+  `restrict,from="${from}",command="${command}" ssh-ed25519 ${key} dgx-spark-serving\n`;
+
 test("the fabric key may run one command from one address, and the person's own keys stay as they are", async () => {
   const own = "ssh-ed25519 AAAAOwn me@desk";
   box.write(".ssh/authorized_keys", own, 0o600);
-  const args = ["192.168.200.12", "bash receive.sh", "ssh-ed25519 AAAAFabric dgx-spark-serving"];
+  const args = ["192.168.200.12", "bash receive.sh", `ssh-ed25519 ${body} dgx-spark-serving`];
   expect(await twice("authorize-fabric-key.sh", ["add", ...args])).toEqual([{ changed: true }, { changed: false }]);
   expect(box.read(".ssh/authorized_keys")).toBe(
-    `${own}\nrestrict,from="192.168.200.12",command="bash receive.sh" ssh-ed25519 AAAAFabric dgx-spark-serving\n`,
+    `${own}\nrestrict,from="192.168.200.12",command="bash receive.sh" ssh-ed25519 ${body} dgx-spark-serving\n`,
   );
   expect(fs.statSync(path.join(box.home, ".ssh/authorized_keys")).mode & 0o777).toBe(0o600);
   expect(await twice("authorize-fabric-key.sh", ["remove", ...args])).toEqual([{ changed: true }, { changed: false }]);
   expect(box.read(".ssh/authorized_keys")).toBe(`${own}\n`);
   expect(fs.readdirSync(path.join(box.home, ".ssh"))).toEqual(["authorized_keys"]);
+});
+
+test.each(["", "ssh-ed25519", "ssh-ed25519 ", "ssh-ed25519  x", "ssh-ed25519 AAAA", `ssh-rsa ${body}`, body])(
+  "what is no public key changes nothing: %j",
+  async (key) => {
+    const lines = `ssh-ed25519 AAAAOwn me@desk\n# a comment\n${entry()}`;
+    box.write(authorizedKeys, lines, 0o600);
+    for (const action of ["add", "remove"]) {
+      expect(await authorize(action, key)).toEqual({
+        code: 2,
+        stdout: "",
+        stderr: `not a public key (ssh-ed25519 BODY): '${key}'\n`,
+      });
+    }
+    expect(box.read(authorizedKeys)).toBe(lines);
+  },
+);
+
+test("a renewed key takes the place of the old one, and all other lines stay byte for byte", async () => {
+  const others = [
+    "# a comment, and a line that ends like Windows does\r\n\n",
+    "ssh-rsa AAAAOwn me@desk\r\n",
+    `ssh-ed25519 ${body} the person's own use of the key\n`,
+    entry(body, "bash other.sh"),
+    entry(body, "bash receive.sh", "192.168.200.1"),
+    `# ${entry()}`,
+    "  \t trailing blanks and bytes: \u00e9 \\n \n",
+  ].join("");
+  box.write(authorizedKeys, entry() + others + entry(), 0o640);
+  expect((await authorize("add", `ssh-ed25519 ${renewed}`)).stdout).toBe('{"changed": true}\n');
+  expect(box.read(authorizedKeys)).toBe(others + entry(renewed));
+  // The key that is named does not matter: what runs the command goes.
+  expect((await authorize("remove")).stdout).toBe('{"changed": true}\n');
+  expect(box.read(authorizedKeys)).toBe(others);
+  expect((await authorize("remove")).stdout).toBe('{"changed": false}\n');
+  expect(fs.statSync(path.join(box.home, authorizedKeys)).mode & 0o777).toBe(0o640);
+});
+
+test("a command with a backslash is found again", async () => {
+  const command = String.raw`bash a\tb.sh`;
+  expect((await authorize("add", undefined, command)).stdout).toBe('{"changed": true}\n');
+  expect((await authorize("add", undefined, command)).stdout).toBe('{"changed": false}\n');
+  expect(box.read(authorizedKeys)).toBe(entry(body, command));
+});
+
+test("a list of keys that is a link stays one", async () => {
+  box.write("dotfiles/keys", "ssh-ed25519 AAAAOwn me@desk\n", 0o600);
+  fs.mkdirSync(path.join(box.home, ".ssh"), { mode: 0o700 });
+  fs.symlinkSync("../dotfiles/keys", path.join(box.home, authorizedKeys));
+  expect((await authorize("add")).stdout).toBe('{"changed": true}\n');
+  expect(fs.readlinkSync(path.join(box.home, authorizedKeys))).toBe("../dotfiles/keys");
+  expect(box.read("dotfiles/keys")).toBe(`ssh-ed25519 AAAAOwn me@desk\n${entry()}`);
+  expect(fs.readdirSync(path.join(box.home, "dotfiles"))).toEqual(["keys"]);
+});
+
+test("deployments that authorize at the same time all get their entry, and nothing else is left", async () => {
+  const commands = Array.from({ length: 8 }, (_, index) => `bash ${String(index)}/receive.sh`);
+  const results = await Promise.all(commands.map((command) => authorize("add", undefined, command)));
+  expect(results.map(({ stdout }) => stdout)).toEqual(commands.map(() => '{"changed": true}\n'));
+  expect(
+    box
+      .read(authorizedKeys)
+      .split(/(?<=\n)/)
+      .sort(),
+  ).toEqual(commands.map((command) => entry(body, command)));
+  expect(fs.readdirSync(path.join(box.home, ".ssh"))).toEqual(["authorized_keys"]);
+  expect(fs.statSync(path.join(box.home, ".ssh")).mode & 0o777).toBe(0o700);
+  expect(fs.statSync(path.join(box.home, authorizedKeys)).mode & 0o777).toBe(0o600);
 });
 
 test("the fabric key gets layers and loads, and nothing else", async () => {
@@ -134,9 +242,11 @@ test("a whole model passes", async () => {
   box.write("my model/config.json", {});
   box.write("my model/model-1.safetensors", "12345");
   box.write("my model/model.safetensors.index.json", { weight_map: { a: "model-1.safetensors" } });
-  expect(await twice("check_model.py", [path.join(box.home, "my model")])).toEqual(
-    Array(2).fill({ changed: false, files: 1, bytes: 5 }),
-  );
+  for (const slash of ["", "/"]) {
+    expect(await twice("check_model.py", [path.join(box.home, "my model") + slash])).toEqual(
+      Array(2).fill({ changed: false, files: 1, bytes: 5 }),
+    );
+  }
 });
 
 test.each<[string, Record<string, unknown>, RegExp]>([
@@ -151,13 +261,58 @@ test.each<[string, Record<string, unknown>, RegExp]>([
       "m/a.safetensors": "1",
       "m/model.safetensors.index.json": { weight_map: { x: "a.safetensors", y: "b.safetensors" } },
     },
-    /1 weight files that the index names are missing, first b\.safetensors/,
+    /1 weight files are missing, first b\.safetensors/,
   ],
+  [
+    "a missing shard of the other format",
+    {
+      "m/config.json": {},
+      "m/pytorch_model-1.bin": "1",
+      "m/pytorch_model.bin.index.json": { weight_map: { x: "pytorch_model-1.bin", y: "pytorch_model-2.bin" } },
+    },
+    /1 weight files are missing, first pytorch_model-2\.bin/,
+  ],
+  [
+    "a missing part of a GGUF",
+    { "m/config.json": {}, "m/a-00001-of-00003.gguf": "1", "m/a-00003-of-00003.gguf": "1" },
+    /1 weight files are missing, first a-00002-of-00003\.gguf/,
+  ],
+  [
+    "nothing but what looks like weights",
+    { "m/config.json": {}, "m/training_args.bin": "1", "m/optimizer.bin": "1" },
+    /no weights \(\*\.safetensors, \*\.gguf, pytorch_model\*\.bin, consolidated\*\.pth\)/,
+  ],
+  [
+    "an empty weight file",
+    { "m/config.json": {}, "m/a.safetensors": "1", "m/b.safetensors": "" },
+    /m: b\.safetensors is empty; copy it again\n$/,
+  ],
+  ...[[], {}, { weight_map: {} }, { weight_map: ["a.safetensors"] }, { weight_map: { x: ["a.safetensors"] } }].map(
+    (index): [string, Record<string, unknown>, RegExp] => [
+      `the index ${JSON.stringify(index)}`,
+      { "m/config.json": {}, "m/a.safetensors": "1", "m/model.safetensors.index.json": index },
+      /^model\.path \S+m: model\.safetensors\.index\.json has no weight_map that names a file for each tensor\n$/,
+    ],
+  ),
 ])("a model with %s is refused", async (_, files, message) => {
   for (const [name, content] of Object.entries(files)) box.write(name, content);
   const result = await box.run("check_model.py", [path.join(box.home, "m")]);
   expect(result).toMatchObject({ code: 1, stdout: "" });
   expect(result.stderr).toMatch(message);
+});
+
+test.each([
+  ["a.gguf", {}],
+  ["consolidated.00.pth", {}],
+  ["pytorch_model.bin", { "training_args.bin": "12" }],
+  // Downloaded without its .bin files, of which the index is left.
+  ["a.safetensors", { "pytorch_model.bin.index.json": { weight_map: { x: "pytorch_model-1.bin" } } }],
+])("the weights %s alone pass, with %j besides", async (weights, besides) => {
+  const files = { "config.json": {}, [weights]: "12345", ...besides };
+  for (const [name, content] of Object.entries(files)) box.write(`m/${name}`, content);
+  expect(await twice("check_model.py", [path.join(box.home, "m")])).toEqual(
+    Array(2).fill({ changed: false, files: 1, bytes: 5 }),
+  );
 });
 
 test("a weight file that links to nowhere is refused", async () => {

@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import * as fs from "node:fs";
 import * as path from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { Sandbox } from "./sandbox";
+import { processes, Sandbox, until } from "./sandbox";
 
 let box: Sandbox;
 beforeEach(() => {
@@ -46,6 +46,20 @@ test.each(["SIGTERM", "SIGHUP", "SIGINT"] as const)("on %s the work is stopped w
   expect(groupOf(box.read("pid"))).toEqual([]);
 });
 
+test("a child that ignores the kind signal is killed, though its leader is gone", async () => {
+  // The leader ends at once on SIGTERM; its child has ended nothing when the grace is over.
+  const deaf = "trap '' TERM; while :; do sleep 0.2; done";
+  const result = await step(1, "sh", "-c", `echo $$ > pid; sh -c "${deaf}" & wait`);
+  expect(result.code).toBe(124);
+  expect(groupOf(box.read("pid"))).toEqual([]);
+});
+
+test("a child that takes its time to end is let end, though its leader is gone", async () => {
+  const slow = "trap 'sleep 1; echo ended > ended; exit' TERM; while :; do sleep 0.1; done";
+  await step(1, "sh", "-c", `echo $$ > pid; sh -c "${slow}" & wait`);
+  expect(box.read("ended")).toBe("ended\n");
+});
+
 test("when the connection is gone the work is stopped", async () => {
   // A shell in the place of sshd: the step's parent, which is killed.
   const parent = spawn(
@@ -79,24 +93,5 @@ function start() {
 
 /** Processes of a group that are alive. */
 function groupOf(pid: string): string[] {
-  return fs.readdirSync("/proc").filter((name) => {
-    if (!/^\d+$/.test(name)) return false;
-    try {
-      const fields = fs
-        .readFileSync(`/proc/${name}/stat`, "utf8")
-        .replace(/^.*\) /, "")
-        .split(" ");
-      return fields[0] !== "Z" && fields[2] === pid.trim();
-    } catch {
-      return false;
-    }
-  });
-}
-
-async function until(condition: () => boolean): Promise<void> {
-  const end = Date.now() + 15_000;
-  while (!condition()) {
-    if (Date.now() > end) throw new Error("waited 15 s in vain");
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+  return processes((_, group) => group === pid.trim());
 }

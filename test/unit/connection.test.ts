@@ -73,7 +73,12 @@ test("any key file name arrives at the jump as it is", () => {
     fc.property(name, (file) => {
       const option =
         sshOptions(routeTo(worker, nodes), ssh, `/keys/${file}`).find((text) => text.startsWith("ProxyCommand=")) ?? "";
-      expect(proxyArguments(option.slice("ProxyCommand=".length)).slice(0, 2)).toEqual(["-i", `/keys/${file}`]);
+      expect(proxyArguments(option.slice("ProxyCommand=".length)).slice(0, 4)).toEqual([
+        "-F",
+        "none",
+        "-i",
+        `/keys/${file}`,
+      ]);
     }),
     { numRuns: 100 },
   );

@@ -47,3 +47,35 @@ test("every connection is secret, and goes by the jump host where there is one",
   expect(commands.length).toBeGreaterThan(0);
   expect(new Set(commands.map(({ inputs }) => inputs["connection"]))).toEqual(new Set(["[secret]"]));
 });
+
+test("a secret among `server.environment` is a secret on every container", async () => {
+  const config = configurationOf("dev");
+  const server = { ...(config["server"] as object), environment: { MY_TOKEN: "canary" } };
+  const { resources } = await runStack("dev", { ...config, server });
+  expect(JSON.stringify(resources)).not.toContain("canary");
+});
+
+test("a container is made anew with those that it depends on, and a leftover of its name is removed first", async () => {
+  const { resources } = await runStack("dev", configurationOf("dev"));
+  const of = (name: string) => resources.find((resource) => resource.name === name);
+  const label = (value: string) => ({ label: "dgx-spark-serving.after", value });
+  expect(of("ray-spark-1")?.inputs["labels"]).toEqual([{ label: "dgx-spark-serving.deployment", value: "dev" }]);
+  expect(of("ray-spark-2")?.inputs["labels"]).toContainEqual(label("ray-spark-1-"));
+  expect(of("server-container")?.inputs["labels"]).toContainEqual(label("ray-spark-1- ray-spark-2-"));
+  for (const name of ["ray-spark-1", "ray-spark-2", "server-container"])
+    expect(of(name)?.hooks).toEqual([`${name}-leftover`]);
+});
+
+test("no step that changes a node runs before every node passed its check", async () => {
+  const { resources } = await runStack("dev", configurationOf("dev"));
+  const dependencies = new Map(resources.map(({ name, dependsOn }) => [name, dependsOn]));
+  const all = (name: string): string[] => (dependencies.get(name) ?? []).flatMap((each) => [each, ...all(each)]);
+  const changing = resources.filter(
+    ({ name, type }) => /^(image|ray|server|benchmark)-/.test(name) && !/random|CopyToRemote/.test(type),
+  );
+  expect(changing.length).toBeGreaterThan(10);
+  const early = changing.filter(
+    ({ name }) => !["spark-1-fabric", "spark-2-fabric"].every((check) => all(name).includes(check)),
+  );
+  expect(early.map(({ name }) => name)).toEqual(["benchmark-syntax"]);
+});

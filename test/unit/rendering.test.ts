@@ -78,7 +78,7 @@ test("Ray listens and joins by fabric addresses alone", () => {
 });
 
 test("vllm serve of the real deployment", () => {
-  expect(vllmArguments(dev, 2)).toEqual([
+  expect(vllmArguments(dev, head, 2)).toEqual([
     "serve",
     "/home/aurora/models/Qwen3.5-122B-A10B-FP8",
     "--served-model-name=Qwen/Qwen3.5-122B-A10B-FP8",
@@ -101,7 +101,7 @@ test("vllm serve with parsers and prefix caching off, and arguments of the perso
   const extraArgs = ["--speculative-config", `{"a b":"it's $HOME"}`];
   const off = { reasoningParser: "", toolCallParser: "", prefixCaching: false };
   const server = { ...lab.server, ...off, pipelineParallelSize: 3, extraArgs };
-  expect(vllmArguments({ model: lab.model, server }, 3)).toEqual([
+  expect(vllmArguments({ model: lab.model, server }, head, 3)).toEqual([
     "serve",
     "/home/aurora/models/tiny-qwen3-moe",
     "--served-model-name=tiny-qwen3-moe",

@@ -169,6 +169,50 @@ const mistakes: [(string | number)[], unknown, string, RegExp, string][] = [
     /the 2 nodes can't be split into 3 equal stages/,
     "pulumi config set --path server.pipelineParallelSize 1",
   ],
+  [
+    ["server", "extraArgs"],
+    ["--api_key=x"],
+    "server.extraArgs[0]",
+    /process list/,
+    "pulumi config rm --path 'server.extraArgs[0]'",
+  ],
+  [
+    ["server", "extraArgs"],
+    ["-tp2"],
+    "server.extraArgs[0]",
+    /number of nodes/,
+    "pulumi config rm --path 'server.extraArgs[0]'",
+  ],
+  [
+    ["server", "maxModelLen"],
+    null,
+    "server.maxModelLen",
+    /expected number/,
+    "pulumi config set --path server.maxModelLen 65536",
+  ],
+  [["model", "path"], "/..", "model.path", /root/, "pulumi config set --path model.path /home/aurora/models/my-model"],
+  [["model", "name"], "--help", "model.name", /hyphen/, "pulumi config set --path model.name my-model"],
+  [
+    ["nodes", 0, "fabric", "address"],
+    "0:0:0:0:0:0:0:1",
+    "nodes[0].fabric.address",
+    /loopback/,
+    "pulumi config set --path 'nodes[0].fabric.address' 192.168.200.12",
+  ],
+  [
+    ["nodes", 0, "fabric", "address"],
+    "fe80::1%eth0",
+    "nodes[0].fabric.address",
+    /not an IP address/,
+    "pulumi config set --path 'nodes[0].fabric.address' 192.168.200.12",
+  ],
+  [
+    ["nodes", 0, "fabric", "address"],
+    "fd00::1",
+    "nodes[0].fabric.address",
+    /partly IPv4 and partly IPv6/,
+    "pulumi config set --path 'nodes[0].fabric.address' 192.168.200.12",
+  ],
   [["server", "port"], 6379, "server.port", /Ray's own port/, "pulumi config set --path server.port 8000"],
   [
     ["server", "extraArgs"],
@@ -225,13 +269,53 @@ test("a number spelt as a string, as `pulumi config set --path` stores fractions
   expect("settings" in result && result.settings.server.gpuMemoryUtilization).toBe(0.9);
 });
 
-test("any JSON is judged without a crash, and passes only if the schema takes it", () => {
+test("the default scenarios are held against the context length, unless nothing is measured", () => {
+  const config = having(["server", "maxModelLen"], 1024) as Record<string, unknown>;
+  expect(problemsOf(config).map(({ key, message }) => [key, message])).toEqual(
+    [0, 1].map((index) => [
+      `benchmark.scenarios[${index}].inputTokens`,
+      "with outputTokens 128 makes 1152 tokens, over server.maxModelLen 1024",
+    ]),
+  );
+  expect(problemsOf({ ...config, benchmark: { enabled: false } })).toEqual([]);
+});
+
+test("values are taken as they are meant: numbers as text, addresses and paths in one spelling", () => {
+  const config = having(["server", "environment"], { NCCL_IB_GID_INDEX: 3, NCCL_DEBUG: true }) as {
+    server: object;
+    model: object;
+    nodes: { fabric: object }[];
+  };
+  config.server = { ...config.server, extraArgs: ["--max-lora-rank", 16] };
+  config.model = { ...config.model, path: "/models//tiny/" };
+  config.nodes.forEach((node, index) => {
+    node.fabric = { ...node.fabric, address: `FD00:0:0::${index + 1}` };
+  });
+  const result = parseSettings(config);
+  if ("problems" in result) throw new Error(renderProblems(result.problems));
+  const { server, model, nodes } = result.settings;
+  expect(server.environment).toEqual({ NCCL_IB_GID_INDEX: "3", NCCL_DEBUG: "true" });
+  expect(server.extraArgs).toEqual(["--max-lora-rank", "16"]);
+  expect(model.path).toBe("/models/tiny");
+  expect(nodes.map(({ fabric }) => fabric.address)).toEqual(["fd00::1", "fd00::2"]);
+});
+
+test("two spellings of one address are one address", () => {
+  const config = having([], undefined) as { nodes: { fabric: { address: string } }[] };
+  config.nodes.forEach((node, index) => {
+    node.fabric.address = ["fd00::1", "FD00:0::1"][index] ?? "";
+  });
+  expect(problemsOf(config).map(({ key, message }) => [key, message])).toEqual([
+    ["nodes[1].fabric.address", "another node has this fabric address: each rank needs its own"],
+  ]);
+});
+
+test("any JSON is judged without a crash, and every problem has a place and a cure", () => {
   fc.assert(
     fc.property(fc.jsonValue(), fc.constantFrom(...Object.keys(schema.shape)), (value, key) => {
-      const result = parseSettings({ ...configurationOf("dev"), [key]: value });
-      if ("problems" in result)
-        expect(result.problems.every((problem) => problem.key !== "" && problem.fix !== "")).toBe(true);
-      else expect(schema.safeParse({ ...configurationOf("dev"), [key]: value }).success).toBe(true);
+      for (const { key: place, message, fix } of problemsOf({ ...configurationOf("dev"), [key]: value })) {
+        expect([place, message, fix]).not.toContain("");
+      }
     }),
   );
 });

@@ -19,7 +19,7 @@ export interface Registered {
   parent: string;
   provider: string;
   dependsOn: string[];
-  replaceWith: string[];
+  hooks: string[];
   deleteBeforeReplace: boolean;
   inputs: Record<string, unknown>;
 }
@@ -32,6 +32,7 @@ export interface StackRun {
 
 interface Monitor {
   registerResource(request: RegisterResourceRequest, callback: unknown): Promise<void>;
+  registerResourceHook(request: unknown, callback: (error: null, response: object) => void): void;
 }
 
 const secretSignature = "4dabf18193072939515e22adb298388d";
@@ -71,6 +72,8 @@ export const figures = {
       outputTokensPerRequest: 128,
       completedRequests: 8,
       failedRequests: 0,
+      warmupRequests: 1,
+      seed: 1,
       durationSeconds: 32.5,
       requestsPerSecond: 0.25,
       outputTokensPerSecond: 31.5,
@@ -93,7 +96,7 @@ const results: Readonly<Record<string, unknown>> = {
   "facts.py": facts,
   "check_fabric.py": { changed: false },
   "pull-image.sh": { changed: true, id: "sha256:1" },
-  "fabric-key.sh": { changed: true, publicKey: "ssh-ed25519 AAAAFabric" },
+  "fabric-key.sh": { changed: true, publicKey: `ssh-ed25519 ${"A".repeat(68)}` },
   "authorize-fabric-key.sh": { changed: true },
   "copy-image.sh": { changed: true },
   "has-image.sh": { changed: false, id: "sha256:1" },
@@ -183,11 +186,14 @@ export async function runStack(stack: string, config: Record<string, unknown>): 
       parent: last(request.getParent()),
       provider: last(request.getProvider().replace(/::[^:]*$/, "")),
       dependsOn: request.getDependenciesList().map(last).sort(),
-      replaceWith: request.getReplaceWithList().map(last).sort(),
+      hooks: request.getHooks()?.getBeforeCreateList() ?? [],
       deleteBeforeReplace: request.getDeletebeforereplace(),
       inputs: redact(request.getObject()?.toJavaScript() ?? {}) as Record<string, unknown>,
     });
     return register(request, callback);
+  };
+  monitor.registerResourceHook = (_request, callback) => {
+    callback(null, {});
   };
   vi.resetModules();
   const program = (await import("../../index")) as Record<string, unknown>;

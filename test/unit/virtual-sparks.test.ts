@@ -90,6 +90,11 @@ test("figures are shown as a table, one row a scenario", () => {
   ]);
 });
 
+test("without a benchmark there are no figures, and that is said", () => {
+  const outputs = parseOutputs({ endpoint: "http://h:1/v1", model: "m", apiKey: "k", nodes: [] });
+  expect(benchmarkTable(outputs)).toBe("no figures: benchmark.enabled is false");
+});
+
 test("the nodes' fabric interfaces have different names, as on real Sparks", () => {
   expect(head.fabric.interface).not.toBe(worker.fabric.interface);
 });

@@ -1,0 +1,82 @@
+import * as docker from "@pulumi/docker";
+import * as pulumi from "@pulumi/pulumi";
+import { containerName, environmentList, hardware } from "./container";
+import { leftoverHook } from "./leftover";
+import type { Accelerator } from "./schema";
+import type { SparkNode } from "./sparkNode";
+import { modelMount } from "./vllm";
+
+export interface EngineContainerArgs {
+  node: SparkNode;
+  deployment: string;
+  role: "ray" | "server";
+  /** Name of the image on the node. */
+  image: string;
+  accelerator: Accelerator;
+  /** Program and arguments; the image's own entrypoint is not used. */
+  argv: readonly [string, ...string[]];
+  environment: Readonly<Record<string, string>>;
+  /** Further variables, as `NAME=value`. */
+  secretEnvironment: pulumi.Input<string[]>;
+  modelPath: string;
+  /** Docker volumes, by the folder that they are mounted on. */
+  volumes: Readonly<Record<string, docker.Volume>>;
+  /** Containers that this one must not outlive: it is made anew when one of them is. */
+  after: readonly docker.Container[];
+}
+
+/** A container of the engine: Ray on a node, or the server. Values that Docker would fill in are said, or every read shows a drift. */
+export function engineContainer(
+  name: string,
+  args: EngineContainerArgs,
+  opts: pulumi.CustomResourceOptions,
+): docker.Container {
+  const { node, deployment, role } = args;
+  const container = containerName(deployment, role);
+  const model = modelMount(args.modelPath);
+  const [program, ...argumentsOfProgram] = args.argv;
+  const environment = environmentList(args.environment);
+  const identities = pulumi
+    .all(args.after.map(({ id }) => id))
+    .apply((ids) => ids.map((id) => id.slice(0, 12)).join(" "));
+  return new docker.Container(
+    name,
+    {
+      ...hardware(args.accelerator),
+      name: container,
+      image: args.image,
+      entrypoints: [program],
+      command: argumentsOfProgram,
+      // Secret as a whole: a person may have put a secret among `server.environment`.
+      envs: pulumi.secret(pulumi.output(args.secretEnvironment).apply((secrets) => [...environment, ...secrets])),
+      labels: [
+        // Which deployment a container on a shared machine belongs to.
+        { label: "dgx-spark-serving.deployment", value: deployment },
+        ...(args.after.length > 0 ? [{ label: "dgx-spark-serving.after", value: identities }] : []),
+      ],
+      mounts: [
+        { type: "bind", source: model, target: model, readOnly: true },
+        ...Object.entries(args.volumes).map(([target, volume]) => ({ type: "volume", source: volume.name, target })),
+      ],
+      networkMode: "host",
+      ipcMode: "host",
+      // A Ray driver finds the node it is on by the raylet's process, which is in another container.
+      pidMode: "host",
+      // Also after a reboot. vLLM ends with code 0 when it is told to stop or a rank is lost, so `on-failure` would not do.
+      restart: "unless-stopped",
+      logDriver: "json-file",
+      logOpts: { "max-size": "50m", "max-file": "3" },
+      // Time for the engine to leave the cluster, seconds.
+      stopTimeout: 30,
+      destroyGraceSeconds: 30,
+    },
+    {
+      deleteBeforeReplace: true,
+      additionalSecretOutputs: ["envs"],
+      // One that was found stopped is made anew, so that what depends on it and its gates are too.
+      replaceOnChanges: ["mustRun"],
+      hooks: { beforeCreate: [leftoverHook(name, node, container, deployment)] },
+      ...pulumi.mergeOptions({ provider: node.provider }, opts),
+    },
+  );
+}
