@@ -264,6 +264,59 @@ test("host keys are checked on every hop, by Docker's ssh and by steps", async (
   expect(await running()).toEqual(before);
 });
 
+test("after a reboot of both Sparks the server comes back by itself, and up changes nothing", async () => {
+  await must(lab("hosts", "down"));
+  await must(lab("hosts", "up"));
+  const { apiKey } = await outputs();
+  const answers = () =>
+    chat(String(apiKey)).then(
+      ({ status }) => status === 200,
+      () => false,
+    );
+  const end = Date.now() + 5 * 60_000;
+  while (!(await answers())) {
+    if (Date.now() > end) throw new Error("no answer within 5 minutes of the reboot");
+    await new Promise((resolve) => setTimeout(resolve, 2000));
+  }
+  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["37 unchanged"]);
+});
+
+test("a server that is gone, with a leftover under its name, is made anew and measured", async () => {
+  // As a run leaves it that was killed while Docker made the container.
+  await must(execOn(head, ["docker", "rm", "--force", "dgx-spark-lab-server"]));
+  await must(lab("pulumi", "refresh", "--yes"));
+  const image = (
+    await must(execOn(head, ["docker", "inspect", "--format", "{{.Config.Image}}", "dgx-spark-lab-ray"]))
+  ).trim();
+  const create = (deployment: string) =>
+    must(
+      execOn(head, [
+        ...[
+          "docker",
+          "create",
+          "--name",
+          "dgx-spark-lab-server",
+          "--label",
+          `dgx-spark-serving.deployment=${deployment}`,
+        ],
+        ...["--entrypoint", "true", image],
+      ]),
+    );
+  await create("another");
+  const refused = await lab("pulumi", "up", "--yes");
+  expect(refused.code).not.toBe(0);
+  expect(refused.stdout).toContain("container dgx-spark-lab-server is there already and is not of deployment lab");
+  await must(execOn(head, ["docker", "rm", "--force", "dgx-spark-lab-server"]));
+  await create("lab");
+  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual([
+    "+ 1 created",
+    "+-4 replaced",
+    "5 changes. 32 unchanged",
+  ]);
+  const { apiKey } = await outputs();
+  expect((await chat(String(apiKey))).status).toBe(200);
+});
+
 describe("with both Sparks off", () => {
   beforeAll(async () => {
     await Promise.all(nodes.map(powerCut));

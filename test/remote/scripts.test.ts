@@ -96,6 +96,18 @@ test("an image that the registry lacks, or for another machine, is refused", asy
   expect(result.stderr).toContain("the image is for s390x, this machine is ");
 });
 
+test("a leftover of ours is removed, a stranger of its name is refused", async () => {
+  box.write("docker-world/containers.json", {
+    ours: { status: "running", deployment: "lab" },
+    theirs: { status: "running" },
+  });
+  expect(await twice("remove-leftover.sh", ["ours", "lab"])).toEqual([{ changed: true }, { changed: false }]);
+  const refused = await box.run("remove-leftover.sh", ["theirs", "lab"]);
+  expect([refused.code, refused.stdout]).toEqual([1, ""]);
+  expect(refused.stderr).toContain("container theirs is there already and is not of deployment lab");
+  expect(Object.keys(JSON.parse(box.read("docker-world/containers.json")) as object)).toEqual(["theirs"]);
+});
+
 test("the fabric key is made once and stays", async () => {
   const [first, second] = await twice("fabric-key.sh", ["key"]);
   expect(first).toEqual({
