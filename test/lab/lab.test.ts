@@ -153,7 +153,7 @@ test("each Spark holds one rank, and they talk over the fabric alone", async () 
   const before = await count();
   // From the head itself, so that the request is not on the management link.
   const smoke = "/home/aurora/.dgx-spark-serving-lab/remote/smoke.py";
-  await must(execOn(head, ["python3", "-B", smoke, "dgx-spark-lab-server", "8000", "tiny-qwen3-moe"]));
+  await must(execOn(head, ["python3", "-B", smoke, "dgx-spark-lab-server", "8000", "tiny-qwen3-moe", "64", "tools"]));
   const after = await count();
   expect(after.fabric - before.fabric).toBeGreaterThan(100_000);
   expect(after.workerFabric - before.workerFabric).toBeGreaterThan(100_000);
