@@ -1,5 +1,4 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { request } from "node:http";
 import { join } from "node:path";
 
 import { operatorKey, writeSshConfig } from "./keys";
@@ -9,7 +8,7 @@ import { nodeDirectory, STATE } from "./paths";
 import { gone, initOf, kill, signal, startDetached } from "./processes";
 import { attempt, lastLines, LabError, type RunOptions, type RunResult } from "./run";
 import { type Node, topology } from "./topology";
-import { until } from "./wait";
+import { answersOk, until } from "./wait";
 
 const SSH_PORT = 22;
 const READY_MS = 60_000;
@@ -125,18 +124,7 @@ function isListening(pid: number, port: number): boolean {
 }
 
 async function dockerAnswers(socketPath: string): Promise<boolean> {
-  return await new Promise((resolve) => {
-    const call = request({ socketPath, path: "/_ping", timeout: 2000 });
-    call.on("response", (response) => {
-      response.resume();
-      resolve(response.statusCode === 200);
-    });
-    call.on("timeout", () => call.destroy());
-    call.on("error", () => {
-      resolve(false);
-    });
-    call.end();
-  });
+  return await answersOk({ socketPath, path: "/_ping" });
 }
 
 /** The directory that holds the lab, private to root. */

@@ -1,4 +1,3 @@
-import { request } from "node:http";
 import { join } from "node:path";
 import { writeFileSync } from "node:fs";
 import { stringify } from "yaml";
@@ -7,7 +6,7 @@ import { STATE } from "./paths";
 import { kill, labProcesses, REGISTRY_CONFIG, startDetached } from "./processes";
 import { lastLines, LabError } from "./run";
 import { OPERATOR, REGISTRY } from "./topology";
-import { until } from "./wait";
+import { answersOk, until } from "./wait";
 
 /** Serves an image storage on the operator's side of the head; left alone when it runs already with the same storage. */
 export async function startRegistry(storage: string, repository: string, digest: string): Promise<void> {
@@ -45,18 +44,7 @@ function registryConfig(storage: string): string {
 
 /** Whether the registry has the image. */
 async function serves(repository: string, digest: string): Promise<boolean> {
-  return await new Promise((resolve) => {
-    const path = `/v2/${repository}/manifests/${digest}`;
-    const headers = { Accept: "application/vnd.docker.distribution.manifest.v2+json" };
-    const call = request({ method: "HEAD", host: OPERATOR.address, port: REGISTRY.port, path, headers, timeout: 2000 });
-    call.on("response", (response) => {
-      response.resume();
-      resolve(response.statusCode === 200);
-    });
-    call.on("timeout", () => call.destroy());
-    call.on("error", () => {
-      resolve(false);
-    });
-    call.end();
-  });
+  const path = `/v2/${repository}/manifests/${digest}`;
+  const headers = { Accept: "application/vnd.docker.distribution.manifest.v2+json" };
+  return await answersOk({ method: "HEAD", host: OPERATOR.address, port: REGISTRY.port, path, headers });
 }
