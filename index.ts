@@ -2,10 +2,13 @@ import * as pulumi from "@pulumi/pulumi";
 import { BenchmarkRun } from "./components/benchmarkRun";
 import { routeTo } from "./components/connection";
 import { ContainerImage } from "./components/containerImage";
+import { Fabric } from "./components/fabric";
+import { memoryDemand } from "./components/memory";
 import { ModelWeights } from "./components/modelWeights";
+import { Preflight } from "./components/preflight";
 import { RayCluster } from "./components/rayCluster";
 import type { NodeSettings } from "./components/schema";
-import { loadSettings } from "./components/settings";
+import { loadSettings } from "./components/stackSettings";
 import { SparkNode } from "./components/sparkNode";
 import { VllmServer } from "./components/vllmServer";
 
@@ -15,8 +18,15 @@ const secretEnvironment = pulumi
   .output(huggingFaceToken)
   .apply((token) => [token === undefined ? "HF_HUB_OFFLINE=1" : `HF_TOKEN=${token}`]);
 
+const preflight = new Preflight("preflight", { settings, deployment });
 const spark = (node: NodeSettings) =>
-  new SparkNode(node.name, { route: routeTo(node, settings.nodes), ssh: settings.ssh, privateKey, deployment });
+  new SparkNode(node.name, {
+    route: routeTo(node, settings.nodes),
+    ssh: settings.ssh,
+    privateKey,
+    preflight,
+    deployment,
+  });
 const [headSettings, ...workerSettings] = settings.nodes;
 const head = spark(headSettings);
 const workers = workerSettings.map(spark);
@@ -30,13 +40,23 @@ const cluster = new RayCluster("ray", {
   workers,
   deployment,
   accelerator: settings.accelerator,
+  memory: memoryDemand(settings),
   image,
   weights,
   modelPath: settings.model.path,
   environment: settings.server.environment,
   secretEnvironment,
 });
-const server = new VllmServer("server", { head, deployment, cluster, image, settings, secretEnvironment });
+const link = new Fabric("fabric", { settings, deployment, preflight, cluster });
+const server = new VllmServer("server", {
+  head,
+  deployment,
+  cluster,
+  fabric: link,
+  image,
+  settings,
+  secretEnvironment,
+});
 const run = settings.benchmark.enabled
   ? new BenchmarkRun("benchmark", { head, deployment, server, settings })
   : undefined;
@@ -54,5 +74,7 @@ export const nodes = sparks.map(({ name, settings: { host, fabric }, facts }) =>
   fabricAddress: fabric.address,
   facts,
 }));
+/** What the nodes measured between each other. */
+export const fabric = link.output;
 /** Figures of the benchmark; absent when it is not enabled. */
 export const benchmark = run?.result;

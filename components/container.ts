@@ -42,3 +42,22 @@ export function environmentList(environment: Readonly<Record<string, string>>): 
 export function containerName(deployment: string, role: "ray" | "server" | "session"): string {
   return `dgx-spark-${deployment}-${role}`;
 }
+
+/**
+ * The name of the image on every node. The digest does not travel with a copied image, so it goes by a tag of ours,
+ * known before anything ran.
+ */
+export function localTag(deployment: string, reference: string): string {
+  const digest = reference.slice(reference.indexOf("@sha256:") + "@sha256:".length);
+  return `dgx-spark-serving:${deployment}-${digest.slice(0, 12)}`;
+}
+
+/** Folder of a deployment on a node, relative to the user's home. */
+export function nodeDirectory(deployment: string): string {
+  return `.dgx-spark-serving-${deployment}`;
+}
+
+/** Folder of our scripts on a node, relative to the user's home. */
+export function scriptDirectory(deployment: string): string {
+  return `${nodeDirectory(deployment)}/remote`;
+}

@@ -1,5 +1,6 @@
 import * as pulumi from "@pulumi/pulumi";
 import { z } from "zod";
+import { localTag } from "./container";
 import { remoteStep, resultOf } from "./remoteStep";
 import type { SparkNode } from "./sparkNode";
 
@@ -19,15 +20,6 @@ const hour = 3600;
 const keySchema = z.object({ publicKey: z.string().regex(/^ssh-ed25519 [A-Za-z0-9+/=]{40,}( .*)?$/) });
 
 /**
- * The name of the image on every node. The digest does not travel with a copied image, so it goes by a tag of ours,
- * known before anything ran.
- */
-export function localTag(deployment: string, reference: string): string {
-  const digest = reference.slice(reference.indexOf("@sha256:") + "@sha256:".length);
-  return `dgx-spark-serving:${deployment}-${digest.slice(0, 12)}`;
-}
-
-/**
  * The serving image on every node: pulled by digest on the head, streamed from there to the others over the fabric,
  * and verified to be the same. The head gets a key of its own for that, which may do nothing else on the workers.
  */
@@ -43,7 +35,6 @@ export class ContainerImage extends pulumi.ComponentResource {
     this.tag = localTag(args.deployment, args.reference);
     const remove = { script: "remove-image.sh", args: [this.tag] };
 
-    const checked = [head, ...workers].map((node) => node.checked);
     const pulled = remoteStep(
       `${name}-pull`,
       {
@@ -52,7 +43,7 @@ export class ContainerImage extends pulumi.ComponentResource {
         delete: remove,
         timeoutSeconds: 2 * hour,
       },
-      { parent: this, dependsOn: checked },
+      { parent: this },
     );
     this.ready = [pulled];
     if (workers.length > 0) {
@@ -63,7 +54,7 @@ export class ContainerImage extends pulumi.ComponentResource {
           create: { script: "fabric-key.sh", args: [`${head.directory}/fabric_ed25519`] },
           timeoutSeconds: 30,
         },
-        { parent: this, dependsOn: checked },
+        { parent: this },
       );
       const publicKey = resultOf(key, (text) => keySchema.parse(JSON.parse(text)).publicKey);
       this.ready.push(...workers.map((worker) => this.copyTo(name, worker, head, publicKey, pulled, remove)));

@@ -1,7 +1,7 @@
 import * as docker from "@pulumi/docker";
 import * as pulumi from "@pulumi/pulumi";
 import { containerName, environmentList, hardware } from "./container";
-import { leftoverHook } from "./leftover";
+import { type Needs, prepareHook } from "./prepareContainer";
 import type { Accelerator } from "./schema";
 import type { SparkNode } from "./sparkNode";
 import { modelMount } from "./vllm";
@@ -21,6 +21,10 @@ export interface EngineContainerArgs {
   modelPath: string;
   /** Docker volumes, by the folder that they are mounted on. */
   volumes: Readonly<Record<string, docker.Volume>>;
+  /** Fabric addresses of the nodes that work together in it, where a change of these must make it anew. */
+  members?: readonly string[];
+  /** Looked for just before it is made. */
+  needs: Needs;
   /** Containers that this one must not outlive: it is made anew when one of them is. */
   after: readonly docker.Container[];
 }
@@ -36,9 +40,7 @@ export function engineContainer(
   const model = modelMount(args.modelPath);
   const [program, ...argumentsOfProgram] = args.argv;
   const environment = environmentList(args.environment);
-  const identities = pulumi
-    .all(args.after.map(({ id }) => id))
-    .apply((ids) => ids.map((id) => id.slice(0, 12)).join(" "));
+  const after = pulumi.all(args.after.map(({ id }) => id)).apply((ids) => ids.map((id) => id.slice(0, 12)).join(" "));
   return new docker.Container(
     name,
     {
@@ -48,11 +50,19 @@ export function engineContainer(
       entrypoints: [program],
       command: argumentsOfProgram,
       // Secret as a whole: a person may have put a secret among `server.environment`.
-      envs: pulumi.secret(pulumi.output(args.secretEnvironment).apply((secrets) => [...environment, ...secrets])),
+      envs: pulumi.secret(
+        pulumi.all([args.secretEnvironment, after]).apply(([secrets, ids]) => [
+          ...environment,
+          ...secrets,
+          // Here and not in a label: of a variable the engine knows before the others are made anew that this one will be too,
+          // and takes it away first.
+          ...(ids === "" ? [] : [`DGX_SPARK_SERVING_AFTER=${ids}`]),
+        ]),
+      ),
       labels: [
         // Which deployment a container on a shared machine belongs to.
         { label: "dgx-spark-serving.deployment", value: deployment },
-        ...(args.after.length > 0 ? [{ label: "dgx-spark-serving.after", value: identities }] : []),
+        ...(args.members ? [{ label: "dgx-spark-serving.members", value: args.members.join(" ") }] : []),
       ],
       mounts: [
         { type: "bind", source: model, target: model, readOnly: true },
@@ -75,7 +85,7 @@ export function engineContainer(
       additionalSecretOutputs: ["envs"],
       // One that was found stopped is made anew, so that what depends on it and its gates are too.
       replaceOnChanges: ["mustRun"],
-      hooks: { beforeCreate: [leftoverHook(name, node, container, deployment)] },
+      hooks: { beforeCreate: [prepareHook(name, node, container, deployment, args.needs)] },
       ...pulumi.mergeOptions({ provider: node.provider }, opts),
     },
   );

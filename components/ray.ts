@@ -3,6 +3,15 @@ import type { NodeSettings } from "./schema";
 /** Port of Ray's control service on the head, on the fabric. Ray's own default. */
 export const rayPort = 6379;
 
+/** Ports of Ray's services on every node, by chance where they are not said. Said, they can be checked, and a firewall opened. */
+const nodeManagerPort = 6380;
+const objectManagerPort = 6381;
+
+/** TCP ports that other nodes connect to on the fabric address of a node. */
+export function rayPorts(isHead: boolean): number[] {
+  return [...(isHead ? [rayPort] : []), nodeManagerPort, objectManagerPort];
+}
+
 /** Ray's defaults reserve about 10 GiB of a Spark's unified memory for objects; vLLM passes none of that size. */
 const objectStoreBytes = 1024 ** 3;
 
@@ -30,6 +39,8 @@ export function rayArguments(node: NodeSettings, head: NodeSettings): string[] {
       ? ["--head", `--port=${rayPort}`, "--include-dashboard=false"]
       : [`--address=${rayAddress(head)}`]),
     `--node-ip-address=${node.fabric.address}`,
+    `--node-manager-port=${nodeManagerPort}`,
+    `--object-manager-port=${objectManagerPort}`,
     "--num-cpus=2",
     // One GPU a Spark. Without a GPU (the lab) it is a logical one, which places one rank a node all the same.
     "--num-gpus=1",

@@ -2,10 +2,11 @@ import * as docker from "@pulumi/docker";
 import * as pulumi from "@pulumi/pulumi";
 import { containerName } from "./container";
 import type { ContainerImage } from "./containerImage";
-import type { ModelWeights } from "./modelWeights";
 import { engineContainer } from "./engineContainer";
+import type { MemoryDemand } from "./memory";
+import type { ModelWeights } from "./modelWeights";
 import { rankEnvironment, sessionDirectory } from "./rank";
-import { rayAddress, rayArguments } from "./ray";
+import { rayAddress, rayArguments, rayPorts } from "./ray";
 import { remoteStep } from "./remoteStep";
 import type { Accelerator } from "./schema";
 import type { SparkNode } from "./sparkNode";
@@ -15,6 +16,8 @@ export interface RayClusterArgs {
   workers: readonly SparkNode[];
   deployment: string;
   accelerator: Accelerator;
+  /** What the ranks will take of each node. */
+  memory: MemoryDemand;
   image: ContainerImage;
   weights: ModelWeights;
   /** Folder of the model on every node: the ranks read it in Ray's containers. */
@@ -88,6 +91,10 @@ export class RayCluster extends pulumi.ComponentResource {
         image: args.image.tag,
         argv: ["ray", ...rayArguments(node.settings, args.head.settings)],
         environment: rankEnvironment(node.settings, args),
+        // A node that was taken out stays in its cluster for as long as the head lives. Made anew, the head takes all workers
+        // with it, also those that are no longer wanted, before the others join again.
+        ...(node === args.head && { members: [node, ...args.workers].map(({ settings }) => settings.fabric.address) }),
+        needs: { memory: args.memory, ports: rayPorts(node === args.head) },
         volumes: node === args.head ? { [sessionDirectory]: this.session } : {},
         after,
       },

@@ -2,7 +2,7 @@ import * as net from "node:net";
 import { z } from "zod";
 import { type Path, type Problem, removeCommand, setCommand, spellPath, valueAt } from "./problems";
 import { reservedVariables } from "./rank";
-import { rayPort } from "./ray";
+import { rayPorts } from "./ray";
 import { ipAddress, numeric } from "./schema";
 
 /**
@@ -120,7 +120,9 @@ export function relationProblems(raw: unknown): Problem[] {
   if (nodes.length % stages !== 0) {
     report(["server", "pipelineParallelSize"], `the ${nodes.length} nodes can't be split into ${stages} equal stages`);
   }
-  if (server.port === rayPort) report(["server", "port"], `Ray's own port on the head is ${rayPort}`);
+  if (server.port !== undefined && rayPorts(true).includes(server.port)) {
+    report(["server", "port"], `Ray's own ports on the head are ${rayPorts(true).join(", ")}`);
+  }
   server.extraArgs.forEach((argument, index) => {
     // vLLM takes --api_key for --api-key, and -tp2 for -tp 2.
     const flag = (argument?.split("=", 1)[0] ?? "").replaceAll("_", "-").replace(/^(-[a-z]+)\d+$/, "$1");

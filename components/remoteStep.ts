@@ -93,7 +93,10 @@ function onlyIn(directory: string, line: string): string {
 }
 
 /** The step's result, as its script printed it. */
-export function resultOf<T>(step: command.remote.Command, parse: (text: string) => T): pulumi.Output<T> {
+export function resultOf<T>(
+  step: command.remote.Command | command.local.Command,
+  parse: (text: string) => T,
+): pulumi.Output<T> {
   return step.stdout.apply(parse);
 }
 
@@ -104,6 +107,34 @@ export function workspace(name: string, node: SparkNode, opts: pulumi.CustomReso
     name,
     { ...common(node), create: make, update: make, delete: shellLine(["rm", "-rf", node.directory]) },
     { deleteBeforeReplace: true, ...opts },
+  );
+}
+
+/**
+ * A short piece of work on the operator's machine, in the program's folder. Its result is JSON on stdout; when it fails,
+ * what it said is in the error.
+ *
+ * @param args.stdin what it reads; any change runs it again
+ * @param args.triggers any change makes the step anew
+ */
+export function operatorStep(
+  step: string,
+  args: { argv: readonly string[]; stdin: string; triggers?: pulumi.Input<unknown>[] },
+  opts: pulumi.CustomResourceOptions,
+): command.local.Command {
+  const line = shellLine(args.argv);
+  return new command.local.Command(
+    step,
+    {
+      create: line,
+      update: line,
+      stdin: args.stdin,
+      ...(args.triggers && { triggers: args.triggers }),
+      addPreviousOutputInEnv: false,
+      // An error shows it all again.
+      logging: command.local.Logging.None,
+    },
+    opts,
   );
 }
 

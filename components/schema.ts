@@ -1,6 +1,7 @@
 import * as net from "node:net";
 import * as path from "node:path";
 import { z } from "zod";
+import { codes } from "./preflight/codes";
 
 /**
  * The shape of the stack's configuration, with the invariants that need one value alone.
@@ -121,6 +122,9 @@ export const scenarioSchema = z.strictObject({
   }),
 });
 
+/** Codes of preflight that stop a deployment. */
+const errorCodes = Object.entries(codes).flatMap(([code, { severity }]) => (severity === "error" ? [code] : []));
+
 export const schema = z.strictObject({
   nodes: z
     .array(nodeSchema)
@@ -214,6 +218,28 @@ export const schema = z.strictObject({
         .default({})
         .meta({ description: "Further environment variables of every rank.", example: '{"NCCL_DEBUG":"INFO"}' }),
       loadTimeoutMinutes: minutes.default(40).meta({ description: "Limit of the model load, minutes.", example: "40" }),
+    })
+    .prefault({}),
+  fabric: z
+    .strictObject({
+      minimumGBps: numeric(z.number().gt(0)).optional().meta({
+        description:
+          "Bound of the all-reduce between the ranks, bus bandwidth in 10^9 bytes a second; below it the deployment stops before the model is loaded. Two Sparks with one cable reach about 20. Default: none.",
+        example: "10",
+      }),
+    })
+    .prefault({}),
+  preflight: z
+    .strictObject({
+      allow: z.array(z.enum(errorCodes)).default([]).meta({
+        description:
+          "Codes of problems that are to be warnings, not errors (docs/troubleshooting.md lists them). For what you know better.",
+        example: '["driver-unequal"]',
+      }),
+      imageGB: numeric(z.number().min(0)).default(40).meta({
+        description: "Room that the image takes on the disk of Docker's images, packed and unpacked, 10^9 bytes.",
+        example: "40",
+      }),
     })
     .prefault({}),
   benchmark: z

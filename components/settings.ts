@@ -1,17 +1,7 @@
 import * as fs from "node:fs";
 import * as os from "node:os";
 import * as path from "node:path";
-import * as pulumi from "@pulumi/pulumi";
-import {
-  describe,
-  description,
-  type Problem,
-  removeCommand,
-  renderProblems,
-  setCommand,
-  spellPath,
-  valueAt,
-} from "./problems";
+import { describe, description, type Problem, removeCommand, setCommand, spellPath, valueAt } from "./problems";
 import { relationProblems } from "./relations";
 import { schema, type Settings } from "./schema";
 
@@ -79,49 +69,20 @@ function isEncrypted(key: string): boolean {
   return body.subarray(0, 15).toString() === "openssh-key-v1\0" && body.subarray(19, 23).toString() !== "none";
 }
 
-/** What the program needs beyond the settings: secrets, which stay wrapped. */
-export interface Loaded {
-  settings: Settings;
-  /** Private key for SSH; undefined: the agent. */
-  privateKey: pulumi.Output<string> | undefined;
-  /** Hugging Face token; undefined: the engine is kept offline. */
-  huggingFaceToken: pulumi.Output<string> | undefined;
-}
-
 /**
- * Reads the stack's configuration, once.
+ * Checks a stack's configuration, and reads the private key that it names.
  *
- * @throws pulumi.RunError (shown without a stack trace) that names every problem
+ * @param raw the configuration as an object, its keys without the project's name; secrets among it are left aside
  */
-export function loadSettings(): Loaded {
-  const config = new pulumi.Config();
-  const prefix = `${config.name}:`;
-  const own = Object.entries(pulumi.runtime.allConfig()).filter(([key]) => key.startsWith(prefix));
-  const raw = Object.fromEntries(
-    own
-      .map(([key, value]) => [key.slice(prefix.length), parseValue(value)] as const)
-      .filter(([key]) => key !== "huggingFaceToken"),
-  );
-  const parsed = parseSettings(raw);
-  const keyFile = valueAt(raw, ["ssh", "privateKeyPath"]);
+export function checkConfiguration(
+  raw: Readonly<Record<string, unknown>>,
+): { settings: Settings; privateKey: string | undefined } | { problems: Problem[] } {
+  const plain = Object.fromEntries(Object.entries(raw).filter(([key]) => key !== "huggingFaceToken"));
+  const parsed = parseSettings(plain);
+  const keyFile = valueAt(plain, ["ssh", "privateKeyPath"]);
   const key = readPrivateKey(typeof keyFile === "string" ? keyFile : undefined);
   if ("problems" in parsed || "problem" in key) {
-    const problems = [...("problems" in parsed ? parsed.problems : []), ...("problem" in key ? [key.problem] : [])];
-    throw new pulumi.RunError(renderProblems(problems));
+    return { problems: [...("problems" in parsed ? parsed.problems : []), ...("problem" in key ? [key.problem] : [])] };
   }
-  return {
-    settings: parsed.settings,
-    privateKey: key.key === undefined ? undefined : pulumi.secret(key.key),
-    huggingFaceToken: config.getSecret("huggingFaceToken"),
-  };
-}
-
-/** Pulumi hands objects, lists, numbers and booleans over as JSON, and strings as they are. */
-function parseValue(value: string): unknown {
-  if (!/^\s*[[{]|^(true|false)$/.test(value)) return value;
-  try {
-    return JSON.parse(value);
-  } catch {
-    return value;
-  }
+  return { settings: parsed.settings, privateKey: key.key };
 }

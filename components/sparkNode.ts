@@ -1,8 +1,10 @@
 import * as docker from "@pulumi/docker";
 import * as pulumi from "@pulumi/pulumi";
 import { describeRoute, type Route, sshOptions } from "./connection";
-import { type NodeFacts, parseFacts } from "./facts";
-import { type Connection, connectionOf, copyToNode, remoteStep, resultOf, workspace } from "./remoteStep";
+import { nodeDirectory, scriptDirectory } from "./container";
+import type { Preflight } from "./preflight";
+import type { MachineFacts } from "./preflight/facts";
+import { type Connection, connectionOf, copyToNode, workspace } from "./remoteStep";
 import { urlHost } from "./ray";
 import type { NodeSettings, Settings } from "./schema";
 import { expandHome } from "./settings";
@@ -14,13 +16,14 @@ export interface SparkNodeArgs {
   ssh: Settings["ssh"];
   /** Text of the private key; undefined: the agent. */
   privateKey: pulumi.Output<string> | undefined;
+  /** Nothing is done on the node before it has passed. */
+  preflight: Preflight;
   /** Name of the deployment, which its folder on the node is called by. Letters, digits, `_`, `.` and `-`. */
   deployment: string;
 }
 
 /**
- * One Spark: the connection to it, a folder for our scripts, the facts of the machine, a check of its fabric interface,
- * and a Docker provider over SSH. Destroying it removes the folder.
+ * One Spark: the connection to it, a folder for our scripts, the facts of the machine, and a Docker provider over SSH. Destroying it removes the folder.
  */
 export class SparkNode extends pulumi.ComponentResource {
   readonly settings: NodeSettings;
@@ -36,46 +39,27 @@ export class SparkNode extends pulumi.ComponentResource {
   readonly connection: Connection;
   /** Containers on this node are made with this provider. */
   readonly provider: docker.Provider;
-  readonly facts: pulumi.Output<NodeFacts>;
+  /** What preflight saw of the machine. */
+  readonly facts: pulumi.Output<MachineFacts | undefined>;
   /** Steps on the node come after this: the scripts are there. */
   readonly ready: pulumi.Resource;
-  /** What changes the node comes after this: its fabric interface is as the settings say. */
-  readonly checked: pulumi.Resource;
 
   constructor(name: string, args: SparkNodeArgs, opts?: pulumi.ComponentResourceOptions) {
     super("dgx-spark-serving:index:SparkNode", name, {}, opts);
-    const { route, ssh, privateKey } = args;
-    const { fabric } = route.node;
+    const { route, ssh, privateKey, preflight } = args;
     this.settings = route.node;
     this.route = route;
     this.sshOptions = sshOptions(route, ssh, ssh.privateKeyPath && expandHome(ssh.privateKeyPath));
     this.name = route.node.name;
-    this.directory = `.dgx-spark-serving-${args.deployment}`;
-    this.scriptDirectory = `${this.directory}/remote`;
+    this.directory = nodeDirectory(args.deployment);
+    this.scriptDirectory = scriptDirectory(args.deployment);
     this.connection = connectionOf(route, ssh, privateKey);
 
-    const folder = workspace(`${name}-workspace`, this, { parent: this });
+    const folder = workspace(`${name}-workspace`, this, { parent: this, dependsOn: preflight.passed });
     this.ready = copyToNode(
       `${name}-scripts`,
       { node: this, source: "scripts/remote", remotePath: this.directory },
       { parent: this, dependsOn: folder },
-    );
-    this.facts = resultOf(
-      remoteStep(
-        `${name}-facts`,
-        { node: this, create: { script: "facts.py", args: [] }, timeoutSeconds: 30 },
-        { parent: this },
-      ),
-      parseFacts,
-    );
-    this.checked = remoteStep(
-      `${name}-fabric`,
-      {
-        node: this,
-        create: { script: "check_fabric.py", args: [fabric.interface, fabric.address, ...fabric.hcas] },
-        timeoutSeconds: 30,
-      },
-      { parent: this },
     );
     this.provider = new docker.Provider(
       `${name}-docker`,
@@ -87,6 +71,7 @@ export class SparkNode extends pulumi.ComponentResource {
       },
       { parent: this },
     );
+    this.facts = preflight.factsOf(this.name);
     this.registerOutputs({ facts: this.facts, route: describeRoute(route) });
   }
 }

@@ -4,6 +4,8 @@ import * as random from "@pulumi/random";
 import { containerName } from "./container";
 import type { ContainerImage } from "./containerImage";
 import { engineContainer } from "./engineContainer";
+import type { Fabric } from "./fabric";
+import { memoryDemand } from "./memory";
 import { rankEnvironment, sessionDirectory } from "./rank";
 import { rayAddress, urlHost } from "./ray";
 import type { RayCluster } from "./rayCluster";
@@ -18,6 +20,8 @@ export interface VllmServerArgs {
   head: SparkNode;
   deployment: string;
   cluster: RayCluster;
+  /** Nothing is loaded before the ranks are seen to work together. */
+  fabric: Fabric;
   image: ContainerImage;
   settings: Pick<Settings, "accelerator" | "model" | "server">;
   /** Variables that hold secrets, as `NAME=value`. */
@@ -103,11 +107,12 @@ export class VllmServer extends pulumi.ComponentResource {
           .all([this.apiKey, args.secretEnvironment])
           .apply(([key, secrets]) => [`VLLM_API_KEY=${key}`, ...secrets]),
         modelPath: model.path,
+        needs: { memory: memoryDemand(args.settings), ports: [server.port] },
         volumes: { [sessionDirectory]: cluster.session },
         // A server does not outlive the Ray processes that its ranks ran in.
         after: cluster.containers,
       },
-      { parent: this, dependsOn: cluster.ready },
+      { parent: this, dependsOn: args.fabric.ready },
     );
   }
 }

@@ -1,6 +1,7 @@
 """Checks that a model's folder is whole and readable: check_model.py PATH"""
 
 import fnmatch
+import hashlib
 import json
 import os
 import re
@@ -56,7 +57,7 @@ try:
         with open(os.path.join(folder, name), "rb") as file:
             if not file.read(1):
                 fail(f"model.path {folder}: {name} is empty; copy it again")
-    total = sum(os.path.getsize(os.path.join(folder, name)) for name in present)
+    sizes = {name: os.path.getsize(os.path.join(folder, name)) for name in [*present, "config.json"]}
 except FileNotFoundError as error:
     fail(f"model.path {folder}: {error.filename} is not there; the model must be in this folder on every node")
 except PermissionError as error:
@@ -67,4 +68,6 @@ if missing:
     fail(f"model.path {folder}: {len(missing)} weight files are missing, first {missing[0]}")
 if not present:
     fail(f"model.path {folder}: no weights ({', '.join(WEIGHTS)})")
-print(json.dumps({"changed": False, "files": len(present), "bytes": total}))
+# Of names and sizes: cheap, and enough to tell another revision or an unfinished copy.
+digest = hashlib.sha256(json.dumps(sizes, sort_keys=True).encode()).hexdigest()
+print(json.dumps({"changed": False, "files": len(present), "bytes": sum(sizes.values()), "digest": digest}))

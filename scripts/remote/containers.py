@@ -5,6 +5,8 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+from signatures import explain, render
+
 
 @dataclass
 class State:
@@ -52,17 +54,46 @@ def errors(log, count=5):
     return list(dict.fromkeys(match.group(1) for match in lines if match))[:count]
 
 
+def ray_logs(container, since):
+    """The end of what Ray's own processes wrote in a Ray container since then. Its memory monitor and a lost node
+    are told of there and nowhere else. Empty when the container is gone or does not answer."""
+    folder = "/tmp/ray/session_latest/logs"
+    tail = f"tail -q -n 2000 {folder}/gcs_server.out {folder}/raylet.out"
+    try:
+        done = subprocess.run(["docker", "exec", container, "sh", "-c", tail], capture_output=True, timeout=5)
+    except subprocess.TimeoutExpired:
+        return ""
+    kept, is_new = [], True
+    for line in done.stdout.decode("utf-8", "replace").splitlines():
+        # [2026-01-01 00:00:00,123 I …: in UTC as Docker's time is. A line without a time belongs to the one before.
+        if stamp := re.match(r"\[(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)", line):
+            is_new = f"{stamp[1]}T{stamp[2]}" >= since[:19]
+        if is_new:
+            kept.append(line)
+    return "\n".join(kept)
+
+
 class Watch:
     """Tells whether a container died since the watch began. What it went through before does not count: one that was
-    restarted long ago and runs now is alive, and a gate that failed can be run again."""
+    restarted long ago and runs now is alive, and a gate that failed can be run again.
 
-    def __init__(self, container):
+    `ray` is Ray's container on this node, which may tell why; it may be the watched one itself."""
+
+    def __init__(self, container, ray):
         begun = state(container)
         self.container, self.restarts, self.since = container, begun.restarts, begun.started_at
+        self.ray = ray
 
     def died(self):
         now = state(self.container)
         return now.status in ("exited", "dead") or now.restarts > self.restarts
+
+    def causes(self):
+        """Cause and cure of each known error since the watched life began, to stand above the log lines; empty when
+        there is none."""
+        containers = dict.fromkeys((self.container, self.ray))
+        logs = [last_lines(container, 2000, "--since", self.since) for container in containers]
+        return render(explain("\n".join([*logs, ray_logs(self.ray, self.since)])))
 
     def fail_dead(self, what, stop=False):
         """Ends the step because the container died, with the end of its log and the first errors of this life.
@@ -70,9 +101,9 @@ class Watch:
         now = state(self.container)
         first = "".join(f"\n  {error}" for error in errors(last_lines(self.container, 2000, "--since", self.since)))
         text = (
-            f"{last_lines(self.container, 20)}\n\n{what} died: container {self.container} is {now.status}, "
-            f"exit code {now.exit_code}, restarted {now.restarts} times. Its last lines are above; "
-            f"all of them: docker logs {self.container}"
+            f"{self.causes()}{last_lines(self.container, 20)}\n\n"
+            f"{what} died: container {self.container} is {now.status}, exit code {now.exit_code}, "
+            f"restarted {now.restarts} times. Its last lines are above; all of them: docker logs {self.container}"
         )
         if first:
             text += f"\nThe first errors in its log:{first}"

@@ -32,7 +32,7 @@ def main():
     started = time.monotonic()
     shown = None
     alive = None
-    watch = Watch(container)
+    watch = Watch(container, container)
     while (left := started + float(seconds) - time.monotonic()) > 0:
         if watch.died():
             watch.fail_dead("Ray's head")
@@ -47,7 +47,8 @@ def main():
     missing = sorted(set(expected) - set(alive or []))
     strangers = sorted(set(alive or []) - set(expected))
     fail(
-        f"{last_lines(container, 15)}\n\nafter {seconds} s the Ray cluster is not the one that was asked for\n"
+        f"{watch.causes()}{last_lines(container, 15)}\n\n"
+        f"after {seconds} s the Ray cluster is not the one that was asked for\n"
         f"  missing: {', '.join(missing) or 'none'}\n  unexpected: {', '.join(strangers) or 'none'}\n"
         f"Look at `docker logs {container}` on each missing node; the lines above are the head's."
     )

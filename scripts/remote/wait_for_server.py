@@ -1,7 +1,8 @@
 """Follows a model load until the server answers a completion: wait_for_server.py CONTAINER PORT MODEL SECONDS
 
-Shows how far the load is. Ends early with the log when the engine dies, and when the server keeps refusing. /health and
-/v1/models may answer while the engine is dead, so only a completion proves the server.
+Shows how far the load is. Ends early with the log when the engine dies, and when the server keeps refusing; names the
+cause and cure of what it knows in the log. /health and /v1/models may answer while the engine is dead, so only a
+completion proves the server.
 """
 
 import atexit
@@ -17,10 +18,16 @@ from containers import Watch, docker, fail, last_lines, state
 from server_api import Api
 
 container, port, model, seconds = sys.argv[1:]
+# Both are named after the deployment: see containerName in components/container.ts.
+ray = re.sub("server$", "ray", container)
 
 # What the log says, and how it is shown. Progress bars overwrite each other on one line: the last match counts.
+# Each of vLLM's loaders has a label of its own. All files read is not yet loaded, which has a line of its own.
 STAGES = [
-    (r"Loading safetensors checkpoint shards:\s*(\d+)% Completed \| (\d+)/(\d+)", "loading weights: {0} %, {1} of {2} files"),
+    (
+        r"(?:Loading safetensors[^:\n]*|Multi-thread loading shards):\s*(\d+)% Completed \| (\d+)/(\d+)",
+        "loading weights: {0} %, {1} of {2} files",
+    ),
     (r"Model loading took ([\d.]+) GiB\D*([\d.]+) seconds", "weights loaded: {0} GiB in {1} s"),
     (r"Capturing CUDA graphs[^:]*:\s*(\d+)%", "capturing CUDA graphs: {0} %"),
     (r"GPU KV cache size: ([\d,]+) tokens", "KV cache: {0} tokens"),
@@ -107,7 +114,7 @@ def main():
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     started = time.monotonic()
     start()
-    watch = Watch(container)
+    watch = Watch(container, ray)
     progress = Progress(watch.since)
     progress.start()
     shown, shown_at = None, 0.0
@@ -129,9 +136,11 @@ def main():
             say(f"{now - started:.0f} s: {shown}")
         time.sleep(1)
     fail(
-        f"{last_lines(container)}\n\n{model} did not answer within {seconds} s; it got as far as: {progress.text}\n"
+        f"{watch.causes()}{last_lines(container)}\n\n"
+        f"{model} did not answer within {seconds} s; it got as far as: {progress.text}\n"
         f"The last answer: {api.told()}"
     )
 
 
-main()
+if __name__ == "__main__":
+    main()

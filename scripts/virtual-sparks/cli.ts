@@ -1,3 +1,5 @@
+import { join } from "node:path";
+
 import { Command, InvalidArgumentError } from "commander";
 
 import { shellLine } from "../../components/quote";
@@ -5,7 +7,9 @@ import { SSH_CONFIG } from "./keys";
 import { knownNodes } from "./hosts";
 import { down, hostsDown, hostsUp, leftovers, removeSurplus } from "./lab";
 import { lock } from "./lock";
+import { REPOSITORY } from "./paths";
 import { say } from "./progress";
+import { PROJECT, STACK } from "./project";
 import { pulumi } from "./pulumi";
 import { LabError, passThrough } from "./run";
 import { status } from "./status";
@@ -113,6 +117,18 @@ program
     // A second one would take the first for an orphan, and end it.
     if (CHANGING.includes(args[0] ?? "")) await lock();
     process.exitCode = await pulumi(args);
+  });
+
+program
+  .command("preflight [arguments...]")
+  .description("scripts/preflight on the lab's stack")
+  .passThroughOptions()
+  .allowUnknownOption()
+  .helpOption(false)
+  .action(async () => {
+    const args = process.argv.slice(process.argv.indexOf("preflight") + 1);
+    const own = ["--cwd", PROJECT, "--stack", STACK];
+    process.exitCode = await passThrough([join(REPOSITORY, "scripts/preflight"), ...own, ...args]);
   });
 
 program.parseAsync().catch((error: unknown) => {

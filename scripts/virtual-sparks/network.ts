@@ -28,9 +28,11 @@ async function plugIntoFabric(node: Node): Promise<void> {
   const port = `port-${node.number}`;
   const { interface: device, address } = node.fabric;
   if (!(await linkExists(node.namespace, device))) {
+    // Always the same MAC: of a node that was made anew the others would remember the old one for half a minute.
+    const mac = `02:00:00:00:00:${node.number.toString(16).padStart(2, "0")}`;
     await ip(
       SWITCH_NAMESPACE,
-      `link add ${port} mtu ${FABRIC.mtu} type veth peer name ${device} netns ${node.namespace}`,
+      `link add ${port} mtu ${FABRIC.mtu} type veth peer name ${device} address ${mac} netns ${node.namespace}`,
     );
   }
   await ip(SWITCH_NAMESPACE, `link set ${port} master fabric up`);

@@ -1,7 +1,7 @@
 import { z } from "zod";
 
 import { LabError } from "./run";
-import { table } from "./table";
+import { table } from "../../components/table";
 
 const outputsSchema = z.object({
   endpoint: z.string(),

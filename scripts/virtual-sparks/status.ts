@@ -1,6 +1,6 @@
 import { execOn, health, knownNodes } from "./hosts";
 import { registryPids } from "./registry";
-import { table } from "./table";
+import { table } from "../../components/table";
 import { type Node, REGISTRY } from "./topology";
 
 /** What of the lab runs, as a table; and whether everything does. */

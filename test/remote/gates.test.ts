@@ -101,7 +101,7 @@ test("a server of another model is refused at once", async () => {
   expect(await waitForServer(60, "large")).toMatchObject({ code: 1, stderr: "the server names tiny, not large\n" });
 });
 
-const memory = "ValueError: Free memory on device cuda:0 (52.37/121.69 GiB) on startup is less than desired";
+const unknown = "RuntimeError: the engine's own trouble";
 
 test.each<[string, Record<string, unknown>, string]>([
   ["exited", { status: "exited", exitCode: 1, restarts: 2 }, "is exited, exit code 1, restarted 2 times"],
@@ -110,15 +110,15 @@ test.each<[string, Record<string, unknown>, string]>([
 ])("an engine that %s during the gate ends it early, with its last lines, and is stopped", async (_, state, told) => {
   engine({ status: "running", restarts: 2 });
   handle = (_request, response) => {
-    engine({ ...state, log: `a line\n${memory}` });
+    engine({ ...state, log: `a line\n${unknown}` });
     json(response, 503, {});
   };
   const { code, stdout, stderr } = await waitForServer(60);
   expect([code, stdout]).toEqual([1, ""]);
   expect(stderr).toBe(
-    `0 s: starting the engine\na line\n${memory}\n\nthe engine died: container server ${told}. ` +
+    `0 s: starting the engine\na line\n${unknown}\n\nthe engine died: container server ${told}. ` +
       "Its last lines are above; all of them: docker logs server\n" +
-      `The first errors in its log:\n  ${memory}\n` +
+      `The first errors in its log:\n  ${unknown}\n` +
       "The container was stopped, or it would restart for ever; the next `pulumi up` starts it again.\n",
   );
   expect(calls("stop")).toEqual([["stop", "server"]]);
@@ -150,7 +150,7 @@ test.each(["exited", "created"])("a container that is %s at the start is started
 });
 
 test("a container that dies again after its start, or can't be started, ends the gate", async () => {
-  engine({ status: "exited", exitCode: 1, log: memory, afterStart: { status: "exited", exitCode: 1 } });
+  engine({ status: "exited", exitCode: 1, log: unknown, afterStart: { status: "exited", exitCode: 1 } });
   const { code, stderr } = await waitForServer(60);
   expect(code).toBe(1);
   expect(stderr).toMatch(/^container server is exited: starting it\n/);
@@ -163,6 +163,85 @@ test("a container that dies again after its start, or can't be started, ends the
     stderr:
       "container server is paused: starting it\ncontainer server can't be started: cannot start a paused container\n",
   });
+});
+
+/** A deployment's containers on the head, as they are named. */
+function deployment(server: Record<string, unknown>, rayLog = "Ray runtime started."): void {
+  const file = box.write("docker-world/containers.json.new", {
+    "dgx-spark-dev-server": { status: "running", ...server },
+    "dgx-spark-dev-ray": { status: "running", log: rayLog },
+  });
+  fs.renameSync(file, path.join(box.docker, "containers.json"));
+}
+const waitForDeployment = async (seconds: number) => {
+  const ended = await box.run("wait_for_server.py", ["dgx-spark-dev-server", port, "tiny", String(seconds)]);
+  // On a busy machine the first line comes later.
+  return { ...ended, stderr: ended.stderr.replace(/^\d+ s:/, "0 s:") };
+};
+const memory =
+  "ValueError: Free memory on device cuda:0 (48.16/121.69 GiB) on startup is less than desired GPU memory utilization (0.5, 60.85 GiB).";
+const memoryExplained =
+  "cause: Only 48.16 of 121.69 GiB were free at the start, less than `server.gpuMemoryUtilization` asks for. (memory-not-free)\n" +
+  `  seen: ${memory}\n` +
+  "  mend: Set `server.gpuMemoryUtilization` below 48.16/121.69, or free memory on that node: end other programs (`nvidia-smi`), drop the page cache (`sync; echo 3 > /proc/sys/vm/drop_caches`).\n\n";
+const unavailable: Handler = (_, response) => {
+  json(response, 503, {});
+};
+
+test("an engine that dies of a known error: cause and cure stand above its last lines", async () => {
+  deployment({});
+  handle = (_request, response) => {
+    deployment({ status: "exited", exitCode: 1, log: `${memory}\nEngineDeadError: see above` });
+    json(response, 503, {});
+  };
+  const { code, stderr } = await waitForDeployment(60);
+  expect(code).toBe(1);
+  expect(stderr).toBe(
+    `0 s: starting the engine\n${memoryExplained}${memory}\nEngineDeadError: see above\n\n` +
+      "the engine died: container dgx-spark-dev-server is exited, exit code 1, restarted 0 times. " +
+      "Its last lines are above; all of them: docker logs dgx-spark-dev-server\n" +
+      `The first errors in its log:\n  ${memory}\n  EngineDeadError: see above\n` +
+      "The container was stopped, or it would restart for ever; the next `pulumi up` starts it again.\n",
+  );
+  // Errors of an earlier life explain nothing.
+  for (const container of ["dgx-spark-dev-server", "dgx-spark-dev-ray"])
+    expect(calls("logs")).toContainEqual(["logs", "--since", "2026-01-01T00:00:00.5Z", "--tail", "2000", container]);
+});
+
+test("a load that takes too long: cause and cure, from the log of Ray's container too", async () => {
+  handle = unavailable;
+  deployment({ log: "loading" }, `a line\n${memory}`);
+  const { code, stderr } = await waitForDeployment(1);
+  expect(code).toBe(1);
+  expect(stderr).toBe(
+    `0 s: starting the engine\n${memoryExplained}loading\n\n` +
+      "tiny did not answer within 1 s; it got as far as: starting the engine\n" +
+      "The last answer: /v1/models: status 503: {}\n",
+  );
+});
+
+test.each([
+  ["a load ago", "2025-12-31 23:59:59,999", false],
+  ["during this load", "2026-01-01 00:00:00,700", true],
+])("what Ray's own processes wrote %s", async (_, time, counts) => {
+  handle = unavailable;
+  deployment({ log: "loading" });
+  const told = box.write(
+    "gcs.log",
+    `[${time} W 60 60] health check failed due to missing too many heartbeats\nof a node\n`,
+  );
+  box.write(
+    "docker-world/exec",
+    `#!/bin/sh
+case "$1 $2" in *printenv) echo ${key} ;; "dgx-spark-dev-ray sh") cat '${told}' ;; esac
+`,
+    0o755,
+  );
+  const { code, stderr } = await waitForDeployment(1);
+  expect(code).toBe(1);
+  expect(stderr.includes("cause: Ray lost a node")).toBe(counts);
+  expect(stderr.includes("(ray-heartbeats)\n  seen: [")).toBe(counts);
+  expect(stderr).toMatch(counts ? /\n\nloading\n\ntiny did not/ : /^0 s: starting the engine\nloading\n\ntiny did not/);
 });
 
 test("a log that is no UTF-8 is shown as far as it can be", async () => {
@@ -465,6 +544,9 @@ test.each(["exited", "dead"])("a Ray head that is %s ends the gate early, and is
   expect(stderr).toContain(
     `The current node timed out during startup\n\nRay's head died: container server is ${status}, exit code 1`,
   );
+  expect(stderr).toMatch(
+    /^cause: Ray could not start on .* \(ray-start-timeout\)\n {2}seen: .*\n {2}mend: Set `nodes\[\]\.fabric\.address`.*\n\nThe current/,
+  );
   expect([calls("start"), calls("stop")]).toEqual([[], []]);
 });
 
@@ -479,6 +561,17 @@ test("a Ray head that was restarted before the gate passes it, one that restarts
   const { code, stderr } = await waitForRay(30);
   expect(code).toBe(1);
   expect(stderr).toContain("Ray's head died: container server is running, exit code 0, restarted 2 times");
+});
+
+test("a cluster that does not come together in time: cause and cure stand above the head's lines", async () => {
+  ray("exit 1");
+  engine({ status: "running", log: "Some Ray subprocesses exited unexpectedly:\n  raylet [exit code=-9]" });
+  const { code, stderr } = await waitForRay(1);
+  expect(code).toBe(1);
+  expect(stderr).toMatch(
+    /^cause: A process of Ray died .* \(ray-process-died\)\n {2}seen: Some Ray subprocesses exited unexpectedly:\n {2}mend: .*\n\nSome Ray/,
+  );
+  expect(stderr).toContain("[exit code=-9]\n\nafter 1 s the Ray cluster is not the one that was asked for\n");
 });
 
 test.each(["exec sleep 50", "echo Traceback", "printf '\\377'"])(

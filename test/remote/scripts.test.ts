@@ -1,8 +1,7 @@
+import { createHash } from "node:crypto";
 import * as fs from "node:fs";
-import * as os from "node:os";
 import * as path from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { parseFacts } from "../../components/facts";
 import { Sandbox } from "./sandbox";
 
 let box: Sandbox;
@@ -22,50 +21,6 @@ async function twice(script: string, args: string[]) {
 
 const architecture = process.arch === "x64" ? "amd64" : process.arch;
 const reference = "registry.example/vllm@sha256:0123";
-
-test("facts are typed, and the same twice", async () => {
-  const [first, second] = [await box.run("facts.py", []), await box.run("facts.py", [])];
-  expect(second).toEqual(first);
-  const facts = parseFacts(first.stdout);
-  expect(facts).toMatchObject({ hostname: os.hostname(), kernel: os.release(), memoryTotalBytes: os.totalmem() });
-  // The fake docker knows no `version`, and there is no nvidia-smi: unknown is null.
-  expect(facts).toMatchObject({ dockerVersion: null, gpuName: null, gpuDriverVersion: null });
-});
-
-test.each([
-  ["[N/A]", null],
-  ["[Not Supported]", null],
-  ["NVIDIA GB10", "NVIDIA GB10"],
-])("nvidia-smi's answer %s is %s", async (answer, expected) => {
-  box.write("bin/nvidia-smi", `#!/bin/sh\necho '${answer}'\n`, 0o755);
-  expect(parseFacts((await box.run("facts.py", [])).stdout).gpuName).toBe(expected);
-});
-
-test("nvidia-smi without a driver is null", async () => {
-  box.write(
-    "bin/nvidia-smi",
-    "#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\nexit 18\n",
-    0o755,
-  );
-  expect(parseFacts((await box.run("facts.py", [])).stdout).gpuName).toBeNull();
-});
-
-test("the fabric interface holds the address", async () => {
-  expect(await twice("check_fabric.py", ["lo", "127.0.0.1"])).toEqual(
-    Array(2).fill({ changed: false, interface: "lo", address: "127.0.0.1" }),
-  );
-});
-
-test("every problem of the fabric is named at once", async () => {
-  const result = await box.run("check_fabric.py", ["enp9s9", "127.0.0.1", "rocep1s0f0"]);
-  expect(result.code).toBe(1);
-  expect(result.stderr).toMatch(/^fabric\.interface enp9s9 is not on this node; it has: .*\blo\b/m);
-  expect(result.stderr).toMatch(/^fabric\.hcas rocep1s0f0 is not on this node; it has: /m);
-  const wrongAddress = await box.run("check_fabric.py", ["lo", "192.0.2.7"]);
-  expect(wrongAddress.stderr).toMatch(
-    /^fabric\.address 192\.0\.2\.7 is not on lo, which has 127\.0\.0\.1.*; it is on no interface/,
-  );
-});
 
 test("an image is pulled once, and tagged once", async () => {
   box.write("docker-world/registry", { id: "sha256:1", architecture });
@@ -94,18 +49,6 @@ test("an image that the registry lacks, or for another machine, is refused", asy
   const result = await box.run("pull-image.sh", [reference, "t"]);
   expect(result).toMatchObject({ code: 1, stdout: "" });
   expect(result.stderr).toContain("the image is for s390x, this machine is ");
-});
-
-test("a leftover of ours is removed, a stranger of its name is refused", async () => {
-  box.write("docker-world/containers.json", {
-    ours: { status: "running", deployment: "lab" },
-    theirs: { status: "running" },
-  });
-  expect(await twice("remove-leftover.sh", ["ours", "lab"])).toEqual([{ changed: true }, { changed: false }]);
-  const refused = await box.run("remove-leftover.sh", ["theirs", "lab"]);
-  expect([refused.code, refused.stdout]).toEqual([1, ""]);
-  expect(refused.stderr).toContain("container theirs is there already and is not of deployment lab");
-  expect(Object.keys(JSON.parse(box.read("docker-world/containers.json")) as object)).toEqual(["theirs"]);
 });
 
 test("the fabric key is made once and stays", async () => {
@@ -256,9 +199,57 @@ test("a whole model passes", async () => {
   box.write("my model/model.safetensors.index.json", { weight_map: { a: "model-1.safetensors" } });
   for (const slash of ["", "/"]) {
     expect(await twice("check_model.py", [path.join(box.home, "my model") + slash])).toEqual(
-      Array(2).fill({ changed: false, files: 1, bytes: 5 }),
+      Array(2).fill({
+        changed: false,
+        files: 1,
+        bytes: 7,
+        digest: digest({ "config.json": 2, "model-1.safetensors": 5 }),
+      }),
     );
   }
+});
+
+/** What check_model.py makes of names and sizes: the digest of them as Python writes JSON. */
+function digest(sizes: Record<string, number>): string {
+  const pairs = Object.entries(sizes)
+    .sort()
+    .map(([name, size]) => `${JSON.stringify(name)}: ${String(size)}`);
+  return createHash("sha256")
+    .update(`{${pairs.join(", ")}}`)
+    .digest("hex");
+}
+
+test("the digest tells models apart by names and sizes, not by times, places or other files", async () => {
+  const model = { "config.json": "{}", "a.safetensors": "12345", "b.safetensors": "123" };
+  const folders: Record<string, Record<string, string>> = {
+    first: model,
+    "a copy elsewhere": { ...model, "a.safetensors": "54321", "README.md": "hello" },
+    "another size": { ...model, "b.safetensors": "1234" },
+    "another name": { "config.json": "{}", "a.safetensors": "12345", "c.safetensors": "123" },
+    "sizes swapped": { ...model, "a.safetensors": "123", "b.safetensors": "12345" },
+    "another config": { ...model, "config.json": '{"a": 1}' },
+    "one more": { ...model, "c.safetensors": "1" },
+  };
+  const digests: Record<string, unknown> = {};
+  for (const [folder, files] of Object.entries(folders)) {
+    for (const [name, content] of Object.entries(files)) box.write(`${folder}/${name}`, content);
+    if (folder !== "first") fs.utimesSync(path.join(box.home, folder, "a.safetensors"), 1, 1);
+    const [first, second] = await twice("check_model.py", [path.join(box.home, folder)]);
+    expect(second).toEqual(first);
+    digests[folder] = first?.["digest"];
+  }
+  expect(digests["first"]).toBe(digest({ "a.safetensors": 5, "b.safetensors": 3, "config.json": 2 }));
+  expect(digests["a copy elsewhere"]).toBe(digests["first"]);
+  expect(new Set(Object.values(digests)).size).toBe(Object.keys(folders).length - 1);
+});
+
+test("a digest is of what links lead to", async () => {
+  box.write("m/config.json", {});
+  box.write("blobs/0123", "12345");
+  fs.symlinkSync("../blobs/0123", path.join(box.home, "m/a.safetensors"));
+  expect(await twice("check_model.py", [path.join(box.home, "m")])).toEqual(
+    Array(2).fill({ changed: false, files: 1, bytes: 7, digest: digest({ "a.safetensors": 5, "config.json": 2 }) }),
+  );
 });
 
 test.each<[string, Record<string, unknown>, RegExp]>([
@@ -323,7 +314,7 @@ test.each([
   const files = { "config.json": {}, [weights]: "12345", ...besides };
   for (const [name, content] of Object.entries(files)) box.write(`m/${name}`, content);
   expect(await twice("check_model.py", [path.join(box.home, "m")])).toEqual(
-    Array(2).fill({ changed: false, files: 1, bytes: 5 }),
+    Array(2).fill({ changed: false, files: 1, bytes: 7, digest: digest({ [weights]: 5, "config.json": 2 }) }),
   );
 });
 

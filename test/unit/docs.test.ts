@@ -1,5 +1,6 @@
 import * as fs from "node:fs";
 import { expect, test } from "vitest";
+import { codes } from "../../components/preflight/codes";
 import { type Description, description } from "../../components/problems";
 
 /** Rows of the reference: key, default, description. */
@@ -34,6 +35,45 @@ test("docs/configuration.md is made from the schema", async () => {
 
 test("every key has a description", () => {
   expect(rows(description, "").filter((line) => /^\| `[^`]+` \| {2}\|/.test(line))).toEqual([]);
+});
+
+/** The cells of a table in a section of docs/troubleshooting.md, without its header. */
+function troubleshooting(section: string): string[][] {
+  const document = fs.readFileSync("docs/troubleshooting.md", "utf8");
+  const text = new RegExp(`^## ${section}\\n(.*?)(?=^## |(?![^]))`, "ms").exec(document)?.[1] ?? "";
+  return text
+    .split("\n")
+    .filter((line) => line.startsWith("| `"))
+    .map((line) =>
+      line
+        .slice(1, -1)
+        .split(" |")
+        .map((cell) => cell.trim()),
+    );
+}
+
+test("docs/troubleshooting.md explains every code of preflight, and no other, as it does", () => {
+  expect(troubleshooting("What preflight finds")).toEqual(
+    Object.entries(codes).map(([code, { severity, meaning, cause, cure }]) => [
+      `\`${code}\``,
+      severity,
+      meaning,
+      cause,
+      cure,
+    ]),
+  );
+});
+
+test("docs/troubleshooting.md explains every failure signature of the gates, and no other, as they do", () => {
+  const table = JSON.parse(fs.readFileSync("scripts/remote/signatures.json", "utf8")) as Record<
+    "code" | "seen" | "cause" | "cure",
+    string
+  >[];
+  // What the log fills in is left open.
+  const open = (text: string) => text.replace(/\{\d\}/g, "…");
+  expect(troubleshooting("What the gates recognise")).toEqual(
+    table.map(({ code, seen, cause, cure }) => [`\`${code}\``, `\`${seen}\``, open(cause), open(cure)]),
+  );
 });
 
 test("every file that a document links to is there", () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { configurationOf, figures, runStack } from "./stack";
+import { allReduce, configurationOf, figures, machines, preflight, runStack } from "./stack";
 
 test.each(["dev", "lab"] as const)("the resource graph of stack %s is the golden one", async (stack) => {
   const { resources } = await runStack(stack, configurationOf(stack));
@@ -8,11 +8,16 @@ test.each(["dev", "lab"] as const)("the resource graph of stack %s is the golden
 
 test("outputs are the endpoint, the model, the key, the nodes and the figures", async () => {
   const { outputs } = await runStack("dev", configurationOf("dev"));
-  expect(Object.keys(outputs).sort()).toEqual(["apiKey", "benchmark", "endpoint", "model", "nodes"]);
+  expect(Object.keys(outputs).sort()).toEqual(["apiKey", "benchmark", "endpoint", "fabric", "model", "nodes"]);
   expect(outputs["endpoint"]).toBe("http://10.1.230.180:8000/v1");
   expect(outputs["model"]).toBe("Qwen/Qwen3.5-122B-A10B-FP8");
   expect(outputs["apiKey"]).toBe("a-generated-key");
   expect(outputs["benchmark"]).toEqual(figures);
+  expect(outputs["fabric"]).toEqual({ paths: preflight.fabric, allReduce });
+  expect(outputs["nodes"]).toEqual([
+    { name: "spark-1", host: "10.1.230.180", fabricAddress: "192.168.200.12", facts: machines[0] },
+    { name: "spark-2", host: "192.168.200.13", fabricAddress: "192.168.200.13", facts: machines[1] },
+  ]);
 });
 
 test("nothing is left of the benchmark when it is not enabled", async () => {
@@ -28,6 +33,7 @@ test("one Spark needs no copy of the image and no fabric key", async () => {
   expect(names.filter((name) => name.startsWith("image"))).toEqual(["image-pull", "image"]);
   const server = resources.find(({ name }) => name === "server-container");
   expect(server?.inputs["command"]).toContain("--tensor-parallel-size=1");
+  expect(names).not.toContain("fabric-all-reduce");
 });
 
 test("the Hugging Face token is handed to the engine as a secret, and is nowhere else", async () => {
@@ -55,7 +61,7 @@ test("a secret among `server.environment` is a secret on every container", async
   expect(JSON.stringify(resources)).not.toContain("canary");
 });
 
-test("a container is made anew with those that it depends on, and a leftover of its name is removed first", async () => {
+test("a container is made anew with those that it depends on, and the node is looked at once more just before", async () => {
   const { resources } = await runStack("dev", configurationOf("dev"));
   const of = (name: string) => resources.find((resource) => resource.name === name);
   const label = (value: string) => ({ label: "dgx-spark-serving.after", value });
@@ -63,19 +69,38 @@ test("a container is made anew with those that it depends on, and a leftover of 
   expect(of("ray-spark-2")?.inputs["labels"]).toContainEqual(label("ray-spark-1-"));
   expect(of("server-container")?.inputs["labels"]).toContainEqual(label("ray-spark-1- ray-spark-2-"));
   for (const name of ["ray-spark-1", "ray-spark-2", "server-container"])
-    expect(of(name)?.hooks).toEqual([`${name}-leftover`]);
+    expect(of(name)?.hooks).toEqual([`${name}-prepare`]);
 });
 
-test("no step that changes a node runs before every node passed its check", async () => {
+test("nothing is done on any node before preflight has passed", async () => {
   const { resources } = await runStack("dev", configurationOf("dev"));
   const dependencies = new Map(resources.map(({ name, dependsOn }) => [name, dependsOn]));
   const all = (name: string): string[] => (dependencies.get(name) ?? []).flatMap((each) => [each, ...all(each)]);
-  const changing = resources.filter(
-    ({ name, type }) => /^(image|ray|server|benchmark)-/.test(name) && !/random|CopyToRemote/.test(type),
-  );
-  expect(changing.length).toBeGreaterThan(10);
-  const early = changing.filter(
-    ({ name }) => !["spark-1-fabric", "spark-2-fabric"].every((check) => all(name).includes(check)),
-  );
-  expect(early.map(({ name }) => name)).toEqual(["benchmark-syntax"]);
+  const onNodes = resources.filter(({ type }) => /^(command:remote|docker:index)/.test(type));
+  expect(onNodes.length).toBeGreaterThan(20);
+  expect(onNodes.filter(({ name }) => !all(name).includes("preflight-run"))).toEqual([]);
+});
+
+test("the model is not loaded before the ranks were seen to work together", async () => {
+  const { resources } = await runStack("dev", configurationOf("dev"));
+  const of = (name: string) => resources.find((resource) => resource.name === name);
+  expect(of("server-container")?.dependsOn).toContain("fabric-all-reduce");
+  expect(of("fabric-all-reduce")?.dependsOn).toContain("ray-gate");
+  expect(of("fabric-all-reduce")?.inputs["triggers"]).toEqual(["ray-spark-1-id", "ray-spark-2-id"]);
+});
+
+test("what preflight judges by is in its input, and nothing that is secret or beside the point", async () => {
+  const config = configurationOf("dev");
+  const stdinOf = async (changes: Record<string, unknown>) => {
+    const { resources } = await runStack("dev", { ...config, ...changes });
+    return String(resources.find(({ name }) => name === "preflight-run")?.inputs["stdin"]);
+  };
+  const plain = await stdinOf({});
+  expect(JSON.parse(plain)).toMatchObject({
+    deployment: "dev",
+    settings: { model: { path: "/home/aurora/models/Qwen3.5-122B-A10B-FP8" }, preflight: { allow: [], imageGB: 40 } },
+  });
+  const server = { ...(config["server"] as object), environment: { MY_TOKEN: "canary" } };
+  expect(await stdinOf({ server, benchmark: { enabled: false }, huggingFaceToken: "hf_canary" })).toBe(plain);
+  expect(await stdinOf({ preflight: { imageGB: 20 } })).not.toBe(plain);
 });

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { environmentList, hardware } from "../../components/container";
-import { localTag } from "../../components/containerImage";
+import { environmentList, hardware, localTag } from "../../components/container";
 import { rankEnvironment } from "../../components/rank";
 import { rayArguments } from "../../components/ray";
 import { schema, type Settings } from "../../components/schema";
@@ -65,7 +64,13 @@ test("what is not set is left out, never empty", () => {
 });
 
 test("Ray listens and joins by fabric addresses alone", () => {
-  const common = ["--num-cpus=2", "--num-gpus=1", "--object-store-memory=1073741824"];
+  const common = [
+    "--node-manager-port=6380",
+    "--object-manager-port=6381",
+    "--num-cpus=2",
+    "--num-gpus=1",
+    "--object-store-memory=1073741824",
+  ];
   expect(rayArguments(head, head)).toEqual([
     ...["start", "--block", "--head", "--port=6379", "--include-dashboard=false", "--node-ip-address=192.168.200.12"],
     ...common,

@@ -48,16 +48,45 @@ function redact(value: unknown): unknown {
   return Object.fromEntries(Object.entries(record).map(([key, inner]) => [key, redact(inner)]));
 }
 
-const facts = {
-  hostname: "a-spark",
+const machine = {
+  productName: "NVIDIA_DGX_Spark",
   architecture: "aarch64",
   operatingSystem: "Ubuntu 24.04.3 LTS",
+  dgxRelease: "7.6.0",
   kernel: "6.14.0-1013-nvidia",
   cpus: 20,
+  gpu: { name: "NVIDIA GB10", driverVersion: "580.95.05" },
+};
+const changing = {
+  memory: { totalBytes: 128527851520, availableBytes: 1 },
+  docker: { version: "28.3.3" },
+  notes: ["x"],
+};
+
+/** What preflight prints when all is well. */
+export const preflight = {
+  ready: true,
+  problems: [],
+  facts: {
+    "spark-1": { hostname: "a-spark", ...machine, ...changing },
+    "spark-2": { hostname: "another-spark", ...machine, ...changing },
+  },
+  fabric: [{ from: "spark-1", to: "spark-2", mtuBytes: 9000, tcpGigabitsPerSecond: 31.4 }],
+};
+
+/** What the stack's outputs show of these machines. */
+export const machines = ["a-spark", "another-spark"].map((hostname) => ({
+  hostname,
+  ...machine,
   memoryTotalBytes: 128527851520,
   dockerVersion: "28.3.3",
-  gpuName: "NVIDIA GB10",
-  gpuDriverVersion: "580.95.05",
+}));
+
+export const allReduce = {
+  backend: "nccl",
+  tensorBytes: 67108864,
+  busGigabytesPerSecond: 19.2,
+  transport: { "spark-1": "NET/IB", "spark-2": "NET/IB" },
 };
 
 export const figures = {
@@ -93,8 +122,6 @@ export const figures = {
 
 /** What each script prints, by its file name. A script that is not here fails the test. */
 const results: Readonly<Record<string, unknown>> = {
-  "facts.py": facts,
-  "check_fabric.py": { changed: false },
   "pull-image.sh": { changed: true, id: "sha256:1" },
   "fabric-key.sh": { changed: true, publicKey: `ssh-ed25519 ${"A".repeat(68)}` },
   "authorize-fabric-key.sh": { changed: true },
@@ -116,9 +143,22 @@ function stdoutOf(create: string): string {
   return JSON.stringify(results[script]);
 }
 
+function stdoutHere(create: string): string {
+  switch (create) {
+    case "./scripts/preflight --step nodes":
+      return JSON.stringify(preflight);
+    case "./scripts/preflight --step all-reduce":
+      return JSON.stringify({ figures: allReduce, problems: [] });
+    default:
+      throw new Error(`the mock does not know the command ${create}`);
+  }
+}
+
 function newResource(args: MockResourceArgs): { id: string; state: Record<string, unknown> } {
   const inputs = args.inputs as Record<string, unknown>;
   switch (args.type) {
+    case "command:local:Command":
+      return { id: `${args.name}-id`, state: { ...inputs, stdout: stdoutHere(String(inputs["create"])), stderr: "" } };
     case "command:remote:Command":
       return { id: `${args.name}-id`, state: { ...inputs, stdout: stdoutOf(String(inputs["create"])), stderr: "" } };
     case "command:remote:CopyToRemote":
@@ -202,5 +242,7 @@ export async function runStack(stack: string, config: Record<string, unknown>): 
       resolve({ ...value });
     });
   });
+  // The next run's monitor does not know what this one still has to say.
+  await pulumi.runtime.disconnect();
   return { resources: requests.sort((a, b) => (`${a.type} ${a.name}` < `${b.type} ${b.name}` ? -1 : 1)), outputs };
 }

@@ -1,0 +1,55 @@
+import * as pulumi from "@pulumi/pulumi";
+import { type MachineFacts, machineFacts } from "./preflight/facts";
+import type { PreflightResult } from "./preflight/run";
+import type { Problem } from "./preflight/problem";
+import { type FabricFigures, renderProblems } from "./preflight/report";
+import { operatorStep, resultOf } from "./remoteStep";
+import type { Settings } from "./schema";
+
+export interface PreflightArgs {
+  settings: Settings;
+  deployment: string;
+}
+
+/**
+ * All nodes are asked at once and judged together, before anything is touched on any. An error ends the update with every
+ * problem of every node. Runs again when a setting changes that it judges by.
+ */
+export class Preflight extends pulumi.ComponentResource {
+  /** What changes a node comes after this. */
+  readonly passed: pulumi.Resource;
+  /** What the nodes measured between each other. */
+  readonly paths: pulumi.Output<FabricFigures[]>;
+  private readonly result: pulumi.Output<PreflightResult>;
+
+  constructor(name: string, args: PreflightArgs, opts?: pulumi.ComponentResourceOptions) {
+    super("dgx-spark-serving:index:Preflight", name, {}, opts);
+    // Without the benchmark, which is not judged, and the environment, which may hold secrets.
+    const judged = { ...args.settings, benchmark: undefined, server: { ...args.settings.server, environment: {} } };
+    const step = operatorStep(
+      `${name}-run`,
+      {
+        argv: ["./scripts/preflight", "--step", "nodes"],
+        stdin: JSON.stringify({ deployment: args.deployment, settings: judged }),
+      },
+      { parent: this },
+    );
+    this.passed = step;
+    this.result = resultOf(step, (text) => JSON.parse(text) as PreflightResult);
+    this.result.apply(({ problems }) => {
+      warnOf(problems, step);
+    });
+    this.paths = this.result.apply(({ fabric }) => fabric);
+    this.registerOutputs({ paths: this.paths });
+  }
+
+  /** The machine of one node, by its name in the settings. */
+  factsOf(node: string): pulumi.Output<MachineFacts | undefined> {
+    return this.result.apply(({ facts }) => facts[node] && machineFacts(facts[node]));
+  }
+}
+
+/** Shows what is wrong, and was let pass, beside the step that found it. */
+export function warnOf(problems: readonly Problem[], step: pulumi.Resource): void {
+  if (problems.length > 0) void pulumi.log.warn(`\n${renderProblems(problems)}\n`, step);
+}

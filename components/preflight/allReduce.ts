@@ -1,0 +1,85 @@
+import { z } from "zod";
+import { routeTo, sshOptions } from "../connection";
+import { containerName, nodeDirectory, scriptDirectory } from "../container";
+import { rayAddress } from "../ray";
+import type { Settings } from "../schema";
+import { expandHome } from "../settings";
+import { runOnNode } from "../ssh";
+import { allow } from "./judge";
+import { problem, type Problem } from "./problem";
+import { ncclVerdict, readNcclDebug } from "./readers/nccl";
+
+/** Large enough for bandwidth to count, small enough for a Spark whose memory is nearly full (a 16 GB test froze one). */
+const tensorBytes = 64 * 1024 ** 2;
+
+/** The first CUDA call on a node takes some 10 s; a wrong interface shows as a wait without end. */
+const limitSeconds = 120;
+
+/** How fast the ranks add up a tensor over the fabric, and by which transport. */
+export interface AllReduceFigures {
+  backend: "nccl" | "gloo";
+  tensorBytes: number;
+  /** Bus bandwidth as nccl-tests count it: what each link carries, 10^9 bytes a second. */
+  busGigabytesPerSecond: number;
+  /** What NCCL uses, by name of the node; null: its log does not say, or it is not NCCL. */
+  transport: Record<string, string | null>;
+}
+
+export interface AllReduceResult {
+  /** Null: there is no figure, and a problem says why. */
+  figures: AllReduceFigures | null;
+  problems: Problem[];
+}
+
+const measuredSchema = z.object({ busBytesPerSecond: z.number(), logs: z.record(z.string(), z.string()) });
+type Measured = z.output<typeof measuredSchema>;
+
+/** Measures on the head's Ray container, which must be up with all nodes; what was measured for it before is told again. */
+export async function runAllReduce(settings: Settings, deployment: string): Promise<AllReduceResult> {
+  const { nodes, ssh } = settings;
+  const [head] = nodes;
+  const route = routeTo(head, nodes);
+  const options = sshOptions(route, ssh, ssh.privateKeyPath && expandHome(ssh.privateKeyPath));
+  const argv = [
+    ...["python3", "-B", `${scriptDirectory(deployment)}/measure_fabric.py`],
+    ...(["ray", "server"] as const).map((role) => containerName(deployment, role)),
+    ...[`${nodeDirectory(deployment)}/fabric.json`, String(limitSeconds), rayAddress(head)],
+    ...[settings.accelerator === "gb10" ? "nccl" : "gloo", String(tensorBytes)],
+    ...nodes.map(({ fabric }) => fabric.address),
+  ];
+  const { code, stdout, stderr } = await runOnNode(route, options, argv, { limitSeconds: limitSeconds + 60 });
+  if (code === 0) return judgeAllReduce(measuredSchema.parse(JSON.parse(stdout)), settings);
+  const found = stderr.trim() || "no answer";
+  return { figures: null, problems: [problem("all-reduce-failed", head.name, { found, expected: "a sum" })] };
+}
+
+/** The figures, and what is wrong with them: too slow, or not the way that the settings say. */
+export function judgeAllReduce(
+  { busBytesPerSecond, logs }: Measured,
+  { nodes, accelerator, fabric, preflight }: Settings,
+): AllReduceResult {
+  const busGigabytesPerSecond = Math.round(busBytesPerSecond / 1e7) / 100;
+  const problems: Problem[] = [];
+  const seen = nodes.map((node) => {
+    const debug = readNcclDebug(logs[node.fabric.address] ?? "");
+    const faults = accelerator === "gb10" ? ncclVerdict(debug, node.fabric.hcas) : [];
+    const expected = `NET/IB over ${node.fabric.hcas.join(" and ")}`;
+    const code = debug.transport === "Socket" ? "rdma-unused" : "rdma-partly";
+    problems.push(...faults.map((found) => problem(code, node.name, { found, expected })));
+    return [node.name, debug.plugin] as const;
+  });
+  if (fabric.minimumGBps !== undefined && busGigabytesPerSecond < fabric.minimumGBps) {
+    const found = `${busGigabytesPerSecond} GB/s`;
+    const expected = `fabric.minimumGBps ${fabric.minimumGBps}`;
+    problems.push(problem("all-reduce-slow", nodes[0].name, { found, expected }));
+  }
+  return {
+    figures: {
+      backend: accelerator === "gb10" ? "nccl" : "gloo",
+      tensorBytes,
+      busGigabytesPerSecond,
+      transport: Object.fromEntries(seen),
+    },
+    problems: allow(problems, preflight.allow),
+  };
+}

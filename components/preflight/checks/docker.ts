@@ -1,0 +1,106 @@
+import * as net from "node:net";
+import { containerName, localTag } from "../../container";
+import { rayPorts } from "../../ray";
+import type { NodeSettings, Settings } from "../../schema";
+import type { NodeFacts } from "../facts";
+import type { NodeProbe } from "../probe";
+import { gibibytes, problem, type Problem } from "../problem";
+
+/** Whether Docker works, has room, and nothing of others is in the way. */
+export function checkDocker(probes: readonly NodeProbe[], settings: Settings, deployment: string): Problem[] {
+  return probes.flatMap(({ node, facts }, index) =>
+    facts === null
+      ? []
+      : [
+          ...checkDaemon(node, facts, settings),
+          ...checkImageDisk(node.name, facts, settings, deployment),
+          ...checkContainers(node.name, facts, deployment),
+          ...checkPorts(node, facts, index === 0, settings, deployment),
+        ],
+  );
+}
+
+function checkDaemon({ name, user }: NodeSettings, { docker }: NodeFacts, { accelerator }: Settings): Problem[] {
+  switch (docker.failure) {
+    case "missing":
+      return [problem("docker-missing", name, { found: "no program `docker`", expected: "Docker" })];
+    case "denied":
+      return [
+        problem("docker-denied", name, {
+          found: `${user} may not use Docker`,
+          expected: `${user} in the group docker`,
+          mend: `sudo usermod -aG docker ${user}, on ${name}`,
+        }),
+      ];
+    case "down":
+      return [problem("docker-down", name, { found: "the daemon does not answer", expected: "a running daemon" })];
+    case null:
+      return accelerator === "gb10" && docker.hasNvidiaRuntime === false
+        ? [problem("docker-no-gpu", name, { found: "no runtime `nvidia`", expected: "NVIDIA's container runtime" })]
+        : [];
+  }
+}
+
+function checkImageDisk(node: string, facts: NodeFacts, settings: Settings, deployment: string): Problem[] {
+  const free = facts.imageDisk?.freeBytes ?? null;
+  const needed = settings.preflight.imageGB * 1e9;
+  if (free === null || free >= needed || facts.images.includes(localTag(deployment, settings.image))) return [];
+  const found = `${gibibytes(free)} free at ${facts.imageDisk?.path ?? ""}`;
+  return [problem("disk-short", node, { found, expected: `${gibibytes(needed)} for the image` })];
+}
+
+function checkContainers(node: string, facts: NodeFacts, deployment: string): Problem[] {
+  const names = (["ray", "server"] as const).map((role) => containerName(deployment, role));
+  return facts.containers.flatMap(({ name, deployment: owner, running }) => {
+    if (owner === deployment) return [];
+    if (names.includes(name)) {
+      const found = `container ${name} is ${owner === null ? "not of this program" : `of deployment ${owner}`}`;
+      return [
+        problem("container-foreign", node, {
+          found,
+          expected: `none of that name, or one of deployment ${deployment}`,
+          mend: `docker rename ${name} OTHER, or docker rm -f ${name}, on ${node}`,
+        }),
+      ];
+    }
+    if (owner === null || !running) return [];
+    const found = `container ${name} of deployment ${owner} runs`;
+    return [problem("deployment-in-the-way", node, { found, expected: `deployment ${deployment} alone` })];
+  });
+}
+
+/** A port that the deployment listens on. */
+interface Port {
+  port: number;
+  purpose: string;
+  role: "ray" | "server";
+}
+
+function checkPorts(
+  { name }: NodeSettings,
+  facts: NodeFacts,
+  isHead: boolean,
+  { server, nodes: [head] }: Settings,
+  deployment: string,
+): Problem[] {
+  const everywhere = ["*", "0.0.0.0", "::"];
+  const ports: Port[] = [
+    ...rayPorts(isHead).map((port): Port => ({ port, purpose: "Ray", role: "ray" })),
+    ...(isHead ? [{ port: server.port, purpose: "the OpenAI API (server.port)", role: "server" } as const] : []),
+  ];
+  // Of a running container of ours the ports are its own; whether it is well is not asked here.
+  const runs = (role: Port["role"]) =>
+    facts.containers.some(
+      (each) => each.running && each.deployment === deployment && each.name === containerName(deployment, role),
+    );
+  return ports.flatMap(({ port, purpose, role }) => {
+    // Ray listens on every address, whatever it is told; the server on every one of IPv4, and of IPv6 where the head is
+    // reached by that.
+    const wanted = (address: string) =>
+      role === "ray" || everywhere.includes(address) || !net.isIPv6(address) || net.isIPv6(head.host);
+    const taken = facts.listeners.find((each) => each.port === port && wanted(each.address));
+    if (taken === undefined || runs(role)) return [];
+    const found = `port ${port} is taken by ${taken.owner}, on ${taken.address}`;
+    return [problem("port-taken", name, { found, expected: `free for ${purpose}` })];
+  });
+}

@@ -1,0 +1,112 @@
+import { execFileSync } from "node:child_process";
+import * as fs from "node:fs";
+import * as path from "node:path";
+import { Command, Option } from "commander";
+import { parse } from "yaml";
+import { z } from "zod";
+import { renderProblems as renderMistakes } from "../problems";
+import { schema, type Settings } from "../schema";
+import { checkConfiguration } from "../settings";
+import { runAllReduce } from "./allReduce";
+import { explain } from "./explain";
+import { countProblems, isReady, renderProblems } from "./report";
+import { runPreflight } from "./run";
+import { renderTable } from "./table";
+
+/** A mistake of the person at the keyboard: shown without a stack trace. */
+class UsageError extends Error {}
+
+interface Options {
+  stack?: string;
+  cwd: string;
+  json?: boolean;
+  step?: "nodes" | "all-reduce";
+}
+
+const project = "dgx-spark-serving";
+const fileSchema = z.looseObject({ config: z.record(z.string(), z.unknown()).default({}) });
+/** What the program's own step hands over on stdin. */
+const stepSchema = z.object({ deployment: z.string(), settings: schema });
+
+/** The stack that is selected in a project's folder; asked of the CLI, which reads a file for it. */
+function selectedStack(cwd: string): string {
+  try {
+    return execFileSync("pulumi", ["-C", cwd, "stack", "--show-name"], { encoding: "utf8", stdio: "pipe" }).trim();
+  } catch {
+    throw new UsageError("no stack is selected here: give one (--stack NAME)");
+  }
+}
+
+/** The settings in a stack's file. Secrets in it stay closed: none is needed. */
+function stackSettings(cwd: string, stack: string): Settings {
+  const file = path.join(cwd, `Pulumi.${stack}.yaml`);
+  let text: string;
+  try {
+    text = fs.readFileSync(file, "utf8");
+  } catch {
+    throw new UsageError(`there is no ${file}: give the stack (--stack NAME), and the project's folder (--cwd DIR)`);
+  }
+  const { config } = fileSchema.parse(parse(text) ?? {});
+  const own = Object.entries(config).filter(([key]) => key.startsWith(`${project}:`));
+  const raw = Object.fromEntries(own.map(([key, value]) => [key.slice(project.length + 1), value]));
+  const checked = checkConfiguration(raw);
+  if ("problems" in checked) throw new UsageError(renderMistakes(checked.problems));
+  return checked.settings;
+}
+
+/** As a step of the program: the result is for the program alone, and what is wrong for people. */
+async function runStep(step: "nodes" | "all-reduce"): Promise<boolean> {
+  const { deployment, settings } = stepSchema.parse(JSON.parse(fs.readFileSync(0, "utf8")));
+  const result = await (step === "nodes" ? runPreflight(settings, deployment) : runAllReduce(settings, deployment));
+  const ready = isReady(result.problems);
+  if (ready) process.stdout.write(`${JSON.stringify(result)}\n`);
+  else process.stderr.write(`${countProblems(result.problems)}\n\n${renderProblems(result.problems)}\n`);
+  return ready;
+}
+
+async function runByHand({ stack, cwd, json }: Options): Promise<boolean> {
+  const deployment = stack ?? selectedStack(cwd);
+  const result = await runPreflight(stackSettings(cwd, deployment), deployment);
+  if (json) {
+    process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
+  } else {
+    process.stdout.write(`${renderTable(result)}\n\n${renderProblems(result.problems)}\n`);
+    process.stdout.write(`${countProblems(result.problems)}. Nothing was changed.\n`);
+  }
+  return isReady(result.problems);
+}
+
+const program = new Command("preflight")
+  .description(
+    "Looks at every Spark of a stack, and tells what would go wrong. Changes nothing. Exit code 1: an error.",
+  )
+  .option("-s, --stack <name>", "the stack (default: the one selected)")
+  .option("-C, --cwd <folder>", "folder with Pulumi.STACK.yaml", ".")
+  .option("--json", "facts, problems and figures as JSON")
+  .addOption(
+    new Option(
+      "--step <name>",
+      "as a step of the program: settings as JSON on stdin, the result as JSON on stdout",
+    ).choices(["nodes", "all-reduce"]),
+  )
+  .action(async (options: Options) => {
+    const ready = await (options.step ? runStep(options.step) : runByHand(options));
+    if (!ready) process.exitCode = 1;
+  });
+
+program
+  .command("explain [file]")
+  .description("what an engine's log, or the output of a program on a Spark, says (a file, or stdin)")
+  .action((file?: string) => {
+    try {
+      process.stdout.write(`${explain(fs.readFileSync(file ?? 0, "utf8"))}\n`);
+    } catch (error) {
+      throw new UsageError(error instanceof Error ? error.message : String(error));
+    }
+  });
+
+program.parseAsync().catch((error: unknown) => {
+  if (!(error instanceof UsageError)) throw error;
+  process.stderr.write(`preflight: ${error.message}\n`);
+  process.exitCode = 2;
+});

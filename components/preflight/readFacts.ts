@@ -1,0 +1,253 @@
+import { z } from "zod";
+import type { Docker, Gpu, NodeFacts, RdmaDevice } from "./facts";
+import { readDgxRelease, readMeminfo, readNvcc, readOsRelease } from "./readers/host";
+import { readListeners } from "./readers/listeners";
+import { nvidiaSmiFailure, readComputeApps, readGpuQuery, readNvidiaSmi } from "./readers/nvidiaSmi";
+import { readIbvDevinfo, readRateState } from "./readers/rdma";
+
+const text = z.string().nullable().catch(null);
+const count = z.int().min(0).nullable().catch(null);
+const outputSchema = z.object({ code: z.int().nullable(), stdout: z.string(), stderr: z.string() });
+const diskSchema = z.object({ path: z.string(), totalBytes: count, freeBytes: count }).nullable().catch(null);
+const list = <T extends z.ZodType>(type: T) =>
+  z
+    .array(z.unknown())
+    .catch([])
+    .transform((items) => items.flatMap((item) => type.safeParse(item).data ?? []) as z.output<T>[]);
+
+/** What `scripts/remote/facts.py` prints. Whatever is not as it should be counts as absent. */
+const gatheredSchema = z.object({
+  commands: z.record(z.string(), outputSchema.optional().catch(undefined)).catch({}),
+  files: z.record(z.string(), text).catch({}),
+  hasNvidiaHook: z.boolean().nullable().catch(null),
+  hostname: text,
+  architecture: text,
+  cpus: count,
+  resolved: z.array(z.string()).nullable().catch(null),
+  speeds: z.record(z.string(), text).catch({}),
+  rdma: list(
+    z.object({
+      name: z.string(),
+      firmware: text,
+      netdevs: list(z.string()),
+      ports: list(
+        z.object({
+          state: text,
+          rate: text,
+          gids: list(z.object({ index: z.string(), gid: z.string(), type: text, netdev: text })),
+        }),
+      ),
+    }),
+  ),
+  imageDisk: diskSchema,
+  modelDisk: diskSchema,
+  containerOfProcess: z.record(z.string(), z.string()).catch({}),
+  containerMemoryBytes: z.record(z.string(), count).catch({}),
+});
+type Gathered = z.output<typeof gatheredSchema>;
+
+/** Of `ip -json address`. */
+const interfaceSchema = z.object({
+  ifname: z.string(),
+  flags: list(z.string()),
+  mtu: count,
+  addr_info: list(z.object({ local: z.string(), prefixlen: z.int().min(0).max(128) })),
+});
+const routeSchema = z.object({ dev: z.string() });
+const dockerSchema = z.object({ version: z.string().min(1), runtimes: z.record(z.string(), z.unknown()).nullable() });
+const containerSchema = z.object({
+  id: z.string(),
+  name: z.string(),
+  state: z.string(),
+  deployment: z.string().catch(""),
+});
+
+function json(value: string): unknown {
+  try {
+    return JSON.parse(value);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Makes facts of what `facts.py` gathered on a node. Takes anything: what can't be read is null, empty, or a note.
+ *
+ * @param gathered the script's stdout
+ * @param asked when the operator's clock showed what as the question was sent and as the answer came, seconds
+ */
+export function readFacts(gathered: string, asked: { sentAt: number; answeredAt: number }): NodeFacts {
+  const raw = gatheredSchema.safeParse(json(gathered)).data ?? gatheredSchema.parse({});
+  const stdout = (command: string) => {
+    const output = raw.commands[command];
+    return output?.code === 0 ? output.stdout : "";
+  };
+  const osRelease = readOsRelease(raw.files["/etc/os-release"] ?? "");
+  const dgxRelease = readDgxRelease(raw.files["/etc/dgx-release"] ?? "");
+  const { totalBytes, availableBytes, freeBytes, pageCacheBytes, swapTotalBytes, swapFreeBytes } = readMeminfo(
+    raw.files["/proc/meminfo"] ?? "",
+  );
+  return {
+    hostname: raw.hostname,
+    hostnameAddresses: raw.resolved,
+    productName: trimmed(raw.files["/sys/class/dmi/id/product_name"]),
+    architecture: raw.architecture,
+    operatingSystem: osRelease.name,
+    dgxRelease: dgxRelease.otaVersion ?? dgxRelease.version,
+    kernel: trimmed(raw.files["/proc/sys/kernel/osrelease"]),
+    cpus: raw.cpus,
+    clockSkewSeconds: clockSkew(stdout("date"), asked),
+    gpu: gpuOf(stdout("gpuQuery"), stdout("nvidiaSmi")),
+    gpuProcesses: readComputeApps(stdout("computeApps")).map((process) => ({
+      ...process,
+      container: own(raw.containerOfProcess, String(process.pid)) ?? null,
+    })),
+    cudaToolkitVersion: readNvcc(stdout("nvcc")),
+    memory: { totalBytes, availableBytes, freeBytes, pageCacheBytes, swapTotalBytes, swapFreeBytes },
+    imageDisk: raw.imageDisk,
+    modelDisk: raw.modelDisk,
+    docker: dockerOf(raw),
+    interfaces: list(interfaceSchema)
+      .parse(json(stdout("ipAddress")))
+      .map(({ ifname, flags, mtu, addr_info: addresses }) => ({
+        name: ifname,
+        up: flags.includes("UP") && flags.includes("LOWER_UP"),
+        mtuBytes: mtu,
+        speedMbps: positiveNumber(own(raw.speeds, ifname)),
+        addresses: addresses.map(({ local, prefixlen }) => ({ address: local, prefix: prefixlen })),
+      })),
+    defaultRouteInterfaces: list(routeSchema)
+      .parse(json(stdout("route")))
+      .map(({ dev }) => dev),
+    rdmaDevices: rdmaDevices(raw),
+    listeners: readListeners(stdout("listeners")),
+    containers: jsonLines(stdout("containers"), containerSchema).map(({ id, name, state, deployment }) => ({
+      id,
+      name,
+      running: state === "running",
+      deployment: deployment === "" ? null : deployment,
+      memoryBytes: own(raw.containerMemoryBytes, id) ?? null,
+    })),
+    images: stdout("images")
+      .split("\n")
+      .filter((line) => line !== ""),
+    notes: notes(raw),
+  };
+}
+
+/** A value by a name that the node chose, which may be that of a method of every object. */
+function own<T>(record: Readonly<Record<string, T>>, key: string): T | undefined {
+  return Object.hasOwn(record, key) ? record[key] : undefined;
+}
+
+function trimmed(value: string | null | undefined): string | null {
+  return value?.trim() || null;
+}
+
+/** A number above 0; sysfs says -1 for a speed that is not known. */
+function positiveNumber(value: string | null | undefined): number | null {
+  return /^[1-9]\d{0,8}$/.test(value?.trim() ?? "") ? Number(value) : null;
+}
+
+function jsonLines<T extends z.ZodType>(lines: string, type: T): z.output<T>[] {
+  return list(type).parse(lines.split("\n").map(json));
+}
+
+/** How far the node's clock is outside the time in which it was asked. */
+function clockSkew(date: string, { sentAt, answeredAt }: { sentAt: number; answeredAt: number }): number | null {
+  if (!/^\d{1,12}\.\d+\n?$/.test(date)) return null;
+  const then = Number(date);
+  const outside = then < sentAt ? then - sentAt : Math.max(0, then - answeredAt);
+  // Without -0.
+  return Math.round(outside * 10) / 10 + 0;
+}
+
+function gpuOf(query: string, table: string): Gpu | null {
+  const fields = ["index", "name", "busId", "driverVersion", "computeCapability", "memory"] as const;
+  const [first] = readGpuQuery(query, fields);
+  const shown = readNvidiaSmi(table);
+  const [shownGpu] = shown.gpus;
+  if (first === undefined && shownGpu === undefined) return null;
+  const mebibytes = /^(\d+) MiB$/.exec(first?.["memory"] ?? "")?.[1];
+  return {
+    name: first?.["name"] ?? shownGpu?.name ?? null,
+    driverVersion: first?.["driverVersion"] ?? shown.driverVersion,
+    cudaVersion: shown.cudaVersion,
+    computeCapability: first?.["computeCapability"] ?? null,
+    busId: first?.["busId"] ?? shownGpu?.busId ?? null,
+    memoryTotalBytes: mebibytes === undefined ? null : Number(mebibytes) * 1024 ** 2,
+  };
+}
+
+function dockerOf({ commands: { dockerInfo }, hasNvidiaHook }: Gathered): Docker {
+  const info = dockerSchema.safeParse(json(dockerInfo?.stdout ?? "")).data;
+  if (dockerInfo?.code === 0 && info !== undefined) {
+    // `--gpus` needs the hook; the runtime comes with it, and is often the only one of the two that is known here.
+    const hasRuntime = info.runtimes === null ? null : "nvidia" in info.runtimes;
+    const hasNvidiaRuntime = hasNvidiaHook === true ? true : hasRuntime;
+    return { version: info.version, hasNvidiaRuntime, failure: null };
+  }
+  const said = dockerInfo?.stderr ?? "";
+  // Of a program that did not even start there is no exit code. The client of a stopped daemon may say `no such file` too.
+  const absent = dockerInfo?.code === null && /no such file/i.test(said);
+  const failure = absent ? "missing" : /permission denied/i.test(said) ? "denied" : "down";
+  return { version: null, hasNvidiaRuntime: null, failure };
+}
+
+function rdmaDevices(raw: Gathered): RdmaDevice[] {
+  const details = readIbvDevinfo(raw.commands["ibvDevinfo"]?.stdout ?? "");
+  return raw.rdma.map(({ name, firmware, netdevs, ports: [port] }) => {
+    const [rate] = readRateState(port?.rate ?? "");
+    return {
+      name,
+      firmware: trimmed(firmware),
+      netdevs,
+      // "4: ACTIVE"
+      portState: /^\d+: (\S+)/.exec(port?.state ?? "")?.[1] ?? null,
+      rateGbps: rate?.rateGbps ?? null,
+      activeMtuBytes: details.find(({ device }) => device === name)?.ports[0]?.activeMtuBytes ?? null,
+      gids: (port?.gids ?? [])
+        .filter(({ index }) => /^\d{1,4}$/.test(index))
+        .map(({ index, gid, type, netdev }) => ({
+          index: Number(index),
+          gid,
+          version: trimmed(type),
+          address: mappedAddress(gid),
+          netdev: trimmed(netdev),
+        }))
+        .sort((a, b) => a.index - b.index),
+    };
+  });
+}
+
+/** The IPv4 address that a GID stands for: the last four bytes of `0000:…:ffff:c0a8:c80c`. */
+function mappedAddress(gid: string): string | null {
+  const [, high, low] = /^(?:0{4}:){5}ffff:([0-9a-f]{4}):([0-9a-f]{4})$/.exec(gid.toLowerCase()) ?? [];
+  if (high === undefined || low === undefined) return null;
+  const bytes = [high.slice(0, 2), high.slice(2), low.slice(0, 2), low.slice(2)];
+  return bytes.map((byte) => parseInt(byte, 16)).join(".");
+}
+
+/** Programs whose absence or failure leaves a gap, and what is not known then. Of Docker's `failure` tells. */
+const gaps: Readonly<Record<string, string>> = {
+  nvidiaSmi: "the GPU",
+  computeApps: "what uses the GPU",
+  ibvDevinfo: "the MTU that RDMA uses",
+  nvcc: "the CUDA toolkit's version",
+  ipAddress: "the network interfaces",
+  route: "the default route",
+  listeners: "the ports in use",
+  date: "the clock",
+};
+/** Those that print JSON, which tells nothing once it is cut. */
+const inJson = ["ipAddress", "route"];
+
+function notes(raw: Gathered): string[] {
+  return Object.entries(gaps).flatMap(([command, gap]) => {
+    const output = raw.commands[command];
+    const unreadable = inJson.includes(command) && !Array.isArray(json(output?.stdout ?? ""));
+    if (output?.code === 0) return unreadable ? [`${gap}: not known (its output can't be read)`] : [];
+    const failure = nvidiaSmiFailure(output?.stdout ?? "") ?? output?.stderr.trim().split("\n").at(-1);
+    return [`${gap}: not known (${failure || "no output"})`];
+  });
+}

@@ -1,0 +1,41 @@
+import * as pulumi from "@pulumi/pulumi";
+import { describeRoute } from "./connection";
+import type { MemoryDemand } from "./memory";
+import type { SparkNode } from "./sparkNode";
+import { runOnNode } from "./ssh";
+
+const limitSeconds = 120;
+
+/** What a container of the engine needs at the moment it is made. */
+export interface Needs {
+  memory: MemoryDemand;
+  /** TCP ports that it will listen on. */
+  ports: readonly number[];
+}
+
+/**
+ * A hook that runs on the node just before a container is made. A run that was killed while Docker made one leaves one that
+ * the stack does not know: it is removed, if its label says that it is ours; a stranger of that name is an error. So are a
+ * port that is taken, and memory that is not there, since preflight looked.
+ *
+ * @param name name of the container's resource
+ * @param container name of the container on the node
+ */
+export function prepareHook(
+  name: string,
+  node: SparkNode,
+  container: string,
+  deployment: string,
+  { memory, ports }: Needs,
+): pulumi.ResourceHook {
+  return new pulumi.ResourceHook(`${name}-prepare`, async () => {
+    const script = `${node.scriptDirectory}/prepare_container.py`;
+    const needs = [memory.share, memory.atLeastBytes, ...ports].map(String);
+    const argv = ["python3", "-B", script, container, deployment, ...needs];
+    const { code, stderr } = await runOnNode(node.route, node.sshOptions, argv, { limitSeconds });
+    if (code !== 0) {
+      const why = stderr.trim() || `no answer within ${limitSeconds} s`;
+      throw new Error(`${node.name}, ${describeRoute(node.route)}: ${why}`);
+    }
+  });
+}

@@ -1,0 +1,190 @@
+import * as fs from "node:fs";
+import * as net from "node:net";
+import type { AddressInfo } from "node:net";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { Sandbox, until } from "./sandbox";
+
+let box: Sandbox;
+let closers: (() => void)[];
+beforeEach(() => {
+  box = new Sandbox();
+  closers = [];
+});
+afterEach(() => {
+  for (const close of closers) close();
+  box.remove();
+});
+
+const changed = (is: boolean) => ({ code: 0, stdout: `{"changed": ${String(is)}}\n`, stderr: "" });
+const enough = ["0", "0"];
+
+/** A listener of this process. */
+async function listen() {
+  let connections = 0;
+  const server = net.createServer(() => (connections += 1));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const close = () => {
+    server.close();
+  };
+  closers.push(close);
+  return { port: String((server.address() as AddressInfo).port), close, connections: () => connections };
+}
+
+/** The machine's memory, in GiB, as prepare_container.py is to see it. */
+function memory(total: number, available: number): void {
+  const kibibytes = (gib: number) => String(gib * 1024 ** 2);
+  const file = box.write(
+    "meminfo.new",
+    `MemTotal:       ${kibibytes(total)} kB\nMemFree:        1 kB\nMemAvailable:   ${kibibytes(available)} kB\n`,
+  );
+  fs.renameSync(file, `${box.home}/meminfo`);
+}
+
+/** Runs prepare_container.py with a shorter wait, and the sandbox's memory where it was given one. */
+function prepare(args: string[], waitSeconds = 20) {
+  let source = fs.readFileSync("scripts/remote/prepare_container.py", "utf8");
+  const replace = (from: string, to: string) => {
+    expect(source.split(from)).toHaveLength(2);
+    source = source.replace(from, to);
+  };
+  replace("WAIT_SECONDS = 20", `WAIT_SECONDS = ${String(waitSeconds)}`);
+  if (fs.existsSync(`${box.home}/meminfo`)) replace("/proc/meminfo", `${box.home}/meminfo`);
+  return box.exec(["python3", "-c", source, ...args]);
+}
+
+/** Counts the looks at the ports: a line of ss.log when one is over. */
+function countLooks(): () => number {
+  box.write(
+    "bin/ss",
+    '#!/bin/sh\nPATH=/usr/bin:/bin:/usr/sbin:/sbin ss "$@"\ncode=$?\necho >>"$HOME/ss.log"\nexit $code\n',
+    0o755,
+  );
+  return () => (fs.existsSync(`${box.home}/ss.log`) ? box.read("ss.log").length : 0);
+}
+
+const containers = () => Object.keys(JSON.parse(box.read("docker-world/containers.json")) as object);
+const calls = () =>
+  box
+    .read("docker-world/calls.log")
+    .trim()
+    .split("\n")
+    .map((line) => (JSON.parse(line) as string[])[0]);
+
+test("a leftover of ours is removed, once, and nothing else", async () => {
+  box.write("docker-world/containers.json", {
+    ours: { status: "running", deployment: "lab" },
+    "ours-2": { status: "running", deployment: "lab" },
+  });
+  expect(await box.run("prepare_container.py", ["ours", "lab", ...enough])).toEqual(changed(true));
+  expect(await box.run("prepare_container.py", ["ours", "lab", ...enough])).toEqual(changed(false));
+  expect(containers()).toEqual(["ours-2"]);
+  expect(calls()).toEqual(["inspect", "rm", "inspect"]);
+});
+
+test.each([
+  ["without our label", {}],
+  ["of another deployment", { deployment: "lab2" }],
+])("a stranger %s is refused at once, and stays", async (_, labels) => {
+  box.write("docker-world/containers.json", { theirs: { status: "running", ...labels } });
+  const started = Date.now();
+  expect(await box.run("prepare_container.py", ["theirs", "lab", ...enough])).toEqual({
+    code: 1,
+    stdout: "",
+    stderr:
+      "container theirs is there already and is not of deployment lab: rename or remove it (docker rm -f theirs)\n",
+  });
+  expect(Date.now() - started).toBeLessThan(5000);
+  expect(containers()).toEqual(["theirs"]);
+  expect(calls()).toEqual(["inspect"]);
+});
+
+test("a leftover that can't be removed is told as Docker tells it", async () => {
+  fs.rmSync(`${box.home}/bin/docker`);
+  box.write(
+    "bin/docker",
+    '#!/bin/sh\n[ "$1" = inspect ] && echo lab && exit\necho "Error response: device busy" >&2\nexit 1\n',
+    0o755,
+  );
+  expect(await box.run("prepare_container.py", ["ours", "lab", ...enough])).toEqual({
+    code: 1,
+    stdout: "",
+    stderr: "Error response: device busy\n",
+  });
+});
+
+test("a taken port is refused after the wait, with its owner, who is not disturbed", async () => {
+  const [taken, other] = [await listen(), await listen()];
+  const looks = countLooks();
+  const started = Date.now();
+  const { code, stdout, stderr } = await prepare(["server", "lab", ...enough, "1", taken.port], 1.5);
+  expect(Date.now() - started).toBeGreaterThan(1500);
+  expect([code, stdout]).toEqual([1, ""]);
+  const [first, owner, ...rest] = stderr.split("\n");
+  expect(first).toBe("container server is not made: a port that the container needs is taken:");
+  expect(owner).toMatch(new RegExp(`^LISTEN .* 127\\.0\\.0\\.1:${taken.port} .*pid=${String(process.pid)},`));
+  expect(rest).toEqual([""]);
+  expect(stderr).not.toContain(`:${other.port} `);
+  expect(looks()).toBeGreaterThan(1);
+  expect(taken.connections()).toBe(0);
+});
+
+test("a port that is freed during the wait passes", async () => {
+  const taken = await listen();
+  const looks = countLooks();
+  const ended = prepare(["server", "lab", ...enough, taken.port]);
+  await until(() => looks() > 0);
+  taken.close();
+  expect(await ended).toEqual(changed(false));
+  expect(looks()).toBeGreaterThan(1);
+});
+
+test("listeners on other ports are in nobody's way", async () => {
+  const { port } = await listen();
+  const looks = countLooks();
+  const others = [port.slice(0, -1), `1${port}`, port.slice(1)];
+  expect(await prepare(["server", "lab", ...enough, ...others], 0)).toEqual(changed(false));
+  expect(await prepare(["server", "lab", ...enough], 0)).toEqual(changed(false));
+  expect(looks()).toBe(2);
+});
+
+test.each([
+  ["0.9", "0", "107.7"],
+  ["0.5", String(2 ** 40), "1024.0"],
+  ["0", String(90.25 * 2 ** 30), "90.2"],
+])("too little memory for the share %s and %s bytes is refused with its numbers", async (share, bytes, needed) => {
+  memory(119.6875, 90);
+  expect(await prepare(["server", "lab", share, bytes], 0)).toEqual({
+    code: 1,
+    stdout: "",
+    stderr:
+      `container server is not made: 90.0 GiB of 119.7 GiB memory are available, and the engine takes ${needed} GiB: ` +
+      "end what holds them (ps aux --sort=-rss | head), or lower server.gpuMemoryUtilization\n",
+  });
+});
+
+test.each([
+  ["0", "0"],
+  ["0.75", "0"],
+  ["0.75", String(90 * 2 ** 30)],
+])("enough memory for the share %s and %s bytes passes", async (share, bytes) => {
+  memory(120, 90);
+  expect(await prepare(["server", "lab", share, bytes], 0)).toEqual(changed(false));
+});
+
+test("memory that is given back during the wait passes", async () => {
+  memory(120, 10);
+  const looks = countLooks();
+  const ended = prepare(["server", "lab", "0.9", "0"]);
+  await until(() => looks() > 0);
+  // The first look at the memory follows that at the ports.
+  await new Promise((resolve) => setTimeout(resolve, 1500));
+  memory(120, 119);
+  expect(await ended).toEqual(changed(false));
+  expect(looks()).toBeGreaterThan(1);
+});
+
+test("this machine's memory is read where there is no other", async () => {
+  expect(await prepare(["server", "lab", "0", "0"], 0)).toEqual(changed(false));
+  const { code, stderr } = await prepare(["server", "lab", "1", "0"], 0);
+  expect([code, stderr]).toEqual([1, expect.stringMatching(/: \d+\.\d GiB of \d+\.\d GiB memory are available, /)]);
+});
