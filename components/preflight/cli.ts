@@ -60,7 +60,10 @@ async function runStep(step: "nodes" | "all-reduce"): Promise<boolean> {
   const result = await (step === "nodes" ? runPreflight(settings, deployment) : runAllReduce(settings, deployment));
   const ready = isReady(result.problems);
   if (ready) process.stdout.write(`${JSON.stringify(result)}\n`);
-  else process.stderr.write(`${countProblems(result.problems)}\n\n${renderProblems(result.problems)}\n`);
+  else {
+    const untouched = step === "nodes" ? "; nothing was changed on any node" : "";
+    process.stderr.write(`${countProblems(result.problems)}${untouched}.\n\n${renderProblems(result.problems)}\n`);
+  }
   return ready;
 }
 

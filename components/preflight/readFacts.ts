@@ -179,7 +179,7 @@ function gpuOf(query: string, table: string): Gpu | null {
   };
 }
 
-function dockerOf({ commands: { dockerInfo }, hasNvidiaHook }: Gathered): Docker {
+function dockerOf({ commands: { dockerInfo, containers }, hasNvidiaHook }: Gathered): Docker {
   const info = dockerSchema.safeParse(json(dockerInfo?.stdout ?? "")).data;
   if (dockerInfo?.code === 0 && info !== undefined) {
     // `--gpus` needs the hook; the runtime comes with it, and is often the only one of the two that is known here.
@@ -190,7 +190,9 @@ function dockerOf({ commands: { dockerInfo }, hasNvidiaHook }: Gathered): Docker
   const said = dockerInfo?.stderr ?? "";
   // Of a program that did not even start there is no exit code. The client of a stopped daemon may say `no such file` too.
   const absent = dockerInfo?.code === null && /no such file/i.test(said);
-  const failure = absent ? "missing" : /permission denied/i.test(said) ? "denied" : "down";
+  // Docker 20's `info` breaks at its template before it tells why; `ps` tells.
+  const denied = /permission denied/i.test(`${said}\n${containers?.stderr ?? ""}`);
+  const failure = absent ? "missing" : denied ? "denied" : "down";
   return { version: null, hasNvidiaRuntime: null, failure };
 }
 

@@ -21,6 +21,8 @@ ATTEMPT_SECONDS = 1
 # Long enough for TCP to grow its window on a link of 200 Gb/s, short enough for 7 peers in turn.
 TRANSFER_SECONDS = 0.1
 CHUNK = bytes(1 << 20)
+# Bytes a second, 1 Gb/s: less is a disturbed measurement, or the wrong way.
+UNDISTURBED = 125_000_000
 # What UDP over IPv4 can carry. The MTU of `lo` is larger.
 DATAGRAM_LIMIT = 65507
 # From linux/in.h and linux/in6.h; Python's socket module has no names for them.
@@ -180,6 +182,16 @@ def transfer(peer):
         return None
 
 
+def best_transfer(peer):
+    """The best of up to three, where a tenth of a second fell into a moment in which the machine did something else."""
+    rate = None
+    for _ in range(3):
+        rate = max(transfer(peer) or 0, rate or 0) or None
+        if rate is None or rate > UNDISTURBED:
+            break
+    return rate
+
+
 def part(peer):
     """Tells a peer that this node is done with it."""
     try:
@@ -205,7 +217,7 @@ def try_peer(peer, result):
     if result["mtuBytes"]:
         result["mtuPassed"] = passes(peer, result["mtuBytes"])
     with turn:
-        result["tcpBytesPerSecond"] = transfer(peer)
+        result["tcpBytesPerSecond"] = best_transfer(peer)
     part(peer)
 
 

@@ -5,6 +5,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { parseBenchmark } from "../../components/benchmark";
 import { routeTo, sshOptions } from "../../components/connection";
+import type { FabricOutput } from "../../components/fabric";
+import type { AllReduceResult } from "../../components/preflight/allReduce";
 import { type NodeSettings, schema } from "../../components/schema";
 import { boot, execOn, powerCut } from "../../scripts/virtual-sparks/hosts";
 import { leftovers } from "../../scripts/virtual-sparks/lab";
@@ -112,7 +114,7 @@ test("the load was followed in the output", () => {
 });
 
 test("outputs have their documented shape, and the key is nowhere in what was printed", async () => {
-  const { endpoint, model, apiKey, nodes: facts, benchmark } = await outputs();
+  const { endpoint, model, apiKey, nodes: facts, fabric, benchmark } = await outputs();
   expect([endpoint, model]).toEqual(["http://10.1.230.180:8000/v1", "tiny-qwen3-moe"]);
   expect(apiKey).toMatch(/^[A-Za-z0-9]{40}$/);
   expect(firstUp.stdout + firstUp.stderr).not.toContain(apiKey);
@@ -120,6 +122,13 @@ test("outputs have their documented shape, and the key is nowhere in what was pr
     { name: "spark-1", host: "10.1.230.180", fabricAddress: "192.168.200.12", facts: { hostname: "spark-1" } },
     { name: "spark-2", host: "192.168.200.13", fabricAddress: "192.168.200.13", facts: { hostname: "spark-2" } },
   ]);
+  const { paths, allReduce } = fabric as FabricOutput;
+  expect(paths.map(({ from, to, mtuBytes }) => [from, to, mtuBytes])).toEqual([
+    ["spark-1", "spark-2", 9000],
+    ["spark-2", "spark-1", 9000],
+  ]);
+  expect(allReduce).toMatchObject({ backend: "gloo", transport: { "spark-1": null, "spark-2": null } });
+  expect(allReduce?.busGigabytesPerSecond).toBeGreaterThan(0);
   const { scenarios } = parseBenchmark(JSON.stringify(benchmark));
   expect(
     scenarios.map(({ name, completedRequests, failedRequests }) => [name, completedRequests, failedRequests]),
@@ -160,6 +169,24 @@ test("each Spark holds one rank, and they talk over the fabric alone", async () 
   expect(after.management - before.management).toBeLessThan(2_000);
 });
 
+test("an all-reduce is told again while the server runs, and is refused when it is too slow", async () => {
+  const config = (parse(fs.readFileSync(`${PROJECT}/Pulumi.lab.yaml`, "utf8")) as { config: Record<string, unknown> })
+    .config;
+  const settings = Object.fromEntries(
+    Object.entries(config).map(([key, value]) => [key.replace("dgx-spark-serving:", ""), value]),
+  );
+  const { fabric } = await outputs();
+  const step = (changes: object) =>
+    attempt(["./scripts/preflight", "--step", "all-reduce"], {
+      input: JSON.stringify({ deployment: "lab", settings: { ...settings, ...changes } }),
+    });
+  const again = JSON.parse(await must(step({}))) as AllReduceResult;
+  expect(again).toEqual({ figures: (fabric as FabricOutput).allReduce, problems: [] });
+  const { code, stderr } = await step({ fabric: { minimumGBps: 1000 } });
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/^ {2}error {2}spark-1 {2}all-reduce-slow\n {4}found: {4}[\d.]+ GB\/s\n/m);
+});
+
 test("the API key is in no process list", async () => {
   const { apiKey } = await outputs();
   for (const node of nodes) expect(await must(execOn(node, ["ps", "-eo", "args="]))).not.toContain(apiKey);
@@ -188,14 +215,14 @@ test("every step runs again and changes nothing", async () => {
       ? [{ urn, node: node[1] ?? "", step: node[2] ?? "", update, stdout }]
       : [];
   });
-  expect(steps).toHaveLength(17);
+  expect(steps).toHaveLength(13);
   for (const { node, step, update, stdout } of steps) {
     const again = JSON.parse(await must(attempt(["./scripts/lab", "ssh", node, "sh", "-c", update]))) as Record<
       string,
       unknown
     >;
     if ("changed" in again) expect([step, again["changed"]]).toEqual([step, false]);
-    // Facts and figures say what they said; the smoke step's model answers anew.
+    // Figures say what they said; the smoke step's model answers anew.
     else if (step !== "server-smoke") expect([step, again]).toEqual([step, JSON.parse(stdout)]);
   }
   expect(await running()).toEqual(before);
@@ -256,7 +283,8 @@ test("host keys are checked on every hop, by Docker's ssh and by steps", async (
     await must(lab("pulumi", "config", "set", "--path", "nodes[0].hostKey", other ?? ""));
     const { code, stdout } = await lab("pulumi", "up", "--yes");
     expect(code).not.toBe(0);
-    expect(stdout).toContain("host key mismatch");
+    expect(stdout).toMatch(/error {2}spark-1 {2}ssh-host-key/);
+    expect(stdout).toMatch(/error {2}spark-2 {2}ssh-jump-host/);
   } finally {
     fs.writeFileSync(file, kept);
   }

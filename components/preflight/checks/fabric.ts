@@ -12,7 +12,7 @@ const slowLinkMbps = 100_000;
  * One TCP stream of a tenth of a second on a busy machine fills little of a link of 200 Gb/s. Less than this share of it
  * has gone another way, such as over the 1 Gb/s port.
  */
-const slowShare = 0.01;
+const slowShare = 0.005;
 
 /** Whether each node's end of the fabric is as the settings say, the ends fit together, and the way between them is open. */
 export function checkFabric(probes: readonly NodeProbe[], settings: Settings): Problem[] {

@@ -254,6 +254,18 @@ const gaps: [string, Partial<Gathered>, Partial<NodeFacts>][] = [
   ],
   ["docker denied", { commands: { dockerInfo: fails(denied) } }, noDocker("denied")],
   [
+    "docker denied, of version 20, whose `info` does not say so",
+    {
+      commands: {
+        dockerInfo: fails(
+          'template: :1:18: executing "" at <.ServerVersion>: reflect: indirection through nil pointer to embedded struct field Info\n',
+        ),
+        containers: fails(`Got ${denied}`),
+      },
+    },
+    { ...noDocker("denied"), containers: [] },
+  ],
+  [
     "docker without NVIDIA's runtime",
     { commands: { dockerInfo: prints(dockerInfo.replace('"nvidia"', '"kata"')) } },
     { docker: { version: "28.5.1", hasNvidiaRuntime: false, failure: null } },
