@@ -64,10 +64,15 @@ test("a secret among `server.environment` is a secret on every container", async
 test("a container is made anew with those that it depends on, and the node is looked at once more just before", async () => {
   const { resources } = await runStack("dev", configurationOf("dev"));
   const of = (name: string) => resources.find((resource) => resource.name === name);
-  const label = (value: string) => ({ label: "dgx-spark-serving.after", value });
-  expect(of("ray-spark-1")?.inputs["labels"]).toEqual([{ label: "dgx-spark-serving.deployment", value: "dev" }]);
-  expect(of("ray-spark-2")?.inputs["labels"]).toContainEqual(label("ray-spark-1-"));
-  expect(of("server-container")?.inputs["labels"]).toContainEqual(label("ray-spark-1- ray-spark-2-"));
+  expect(of("ray-spark-1")?.inputs["labels"]).toEqual([
+    { label: "dgx-spark-serving.deployment", value: "dev" },
+    // Another list of nodes makes Ray anew on all of them.
+    { label: "dgx-spark-serving.members", value: "192.168.200.12 192.168.200.13" },
+  ]);
+  // By the variable that holds their ids.
+  expect(of("ray-spark-1")?.environmentOf).toEqual([]);
+  expect(of("ray-spark-2")?.environmentOf).toEqual(["ray-spark-1"]);
+  expect(of("server-container")?.environmentOf).toEqual(["ray-spark-1", "ray-spark-2", "server-api-key"]);
   for (const name of ["ray-spark-1", "ray-spark-2", "server-container"])
     expect(of(name)?.hooks).toEqual([`${name}-prepare`]);
 });

@@ -19,6 +19,8 @@ export interface Registered {
   parent: string;
   provider: string;
   dependsOn: string[];
+  /** Resources that a container's variables are made from. */
+  environmentOf: string[];
   hooks: string[];
   deleteBeforeReplace: boolean;
   inputs: Record<string, unknown>;
@@ -226,6 +228,7 @@ export async function runStack(stack: string, config: Record<string, unknown>): 
       parent: last(request.getParent()),
       provider: last(request.getProvider().replace(/::[^:]*$/, "")),
       dependsOn: request.getDependenciesList().map(last).sort(),
+      environmentOf: (request.getPropertydependenciesMap().get("envs")?.getUrnsList() ?? []).map(last).sort(),
       hooks: request.getHooks()?.getBeforeCreateList() ?? [],
       deleteBeforeReplace: request.getDeletebeforereplace(),
       inputs: redact(request.getObject()?.toJavaScript() ?? {}) as Record<string, unknown>,
