@@ -1,6 +1,7 @@
 import { shellLine } from "./quote";
 import type { NodeSettings, Settings } from "./schema";
 import { urlHost } from "./ray";
+import { expandHome } from "./settings";
 
 /** How the operator reaches a node: directly, or through another one. */
 export interface Route {
@@ -23,16 +24,14 @@ export function describeRoute({ node, via }: Route): string {
 /**
  * Options of the `ssh` program, for Docker's connection to a node.
  * No file is needed beside the private key: the host key comes from the settings, on every hop.
- *
- * @param privateKeyPath key file; undefined: the agent
  */
-export function sshOptions(route: Route, ssh: Settings["ssh"], privateKeyPath: string | undefined): string[] {
+export function sshOptions(route: Route, ssh: Settings["ssh"]): string[] {
   const { node, via } = route;
-  const options = hopOptions(node, ssh, privateKeyPath);
+  const options = hopOptions(node, ssh);
   if (via === undefined) return options;
   const jump = [
     "ssh",
-    ...hopOptions(via, ssh, privateKeyPath),
+    ...hopOptions(via, ssh),
     "-W",
     `${urlHost(node.host)}:${node.port}`,
     "-p",
@@ -46,7 +45,9 @@ export function sshOptions(route: Route, ssh: Settings["ssh"], privateKeyPath: s
   return [...options, "-o", `ProxyCommand=${shellLine(jump).replaceAll("%", "%%")}`];
 }
 
-function hopOptions(node: NodeSettings, ssh: Settings["ssh"], privateKeyPath: string | undefined): string[] {
+function hopOptions(node: NodeSettings, ssh: Settings["ssh"]): string[] {
+  // Without a key file: the agent.
+  const privateKeyPath = ssh.privateKeyPath && expandHome(ssh.privateKeyPath);
   const [keyType = ""] = node.hostKey.split(" ");
   const options = {
     BatchMode: "yes",

@@ -1,9 +1,8 @@
 import * as pulumi from "@pulumi/pulumi";
 import type { AllReduceResult } from "./preflight/allReduce";
 import type { FabricFigures } from "./preflight/report";
-import { warnOf, type Preflight } from "./preflight";
+import { type Preflight, preflightStep } from "./preflight";
 import type { RayCluster } from "./rayCluster";
-import { operatorStep, resultOf } from "./remoteStep";
 import type { Settings } from "./schema";
 
 export interface FabricArgs {
@@ -36,23 +35,17 @@ export class Fabric extends pulumi.ComponentResource {
     this.ready = cluster.ready;
     let allReduce: pulumi.Output<AllReduceResult["figures"]> = pulumi.output(null);
     if (args.settings.nodes.length > 1) {
-      const step = operatorStep(
+      const { step, result } = preflightStep<AllReduceResult>(
         `${name}-all-reduce`,
         {
-          argv: ["./scripts/preflight", "--step", "all-reduce"],
+          step: "all-reduce",
+          deployment,
           // Without what it does not depend on.
-          stdin: JSON.stringify({
-            deployment,
-            settings: { ...args.settings, server: undefined, benchmark: undefined },
-          }),
+          settings: { ...args.settings, server: undefined, benchmark: undefined },
           triggers: cluster.containers.map(({ id }) => id),
         },
         { parent: this, dependsOn: cluster.ready },
       );
-      const result = resultOf(step, (text) => JSON.parse(text) as AllReduceResult);
-      result.apply(({ problems }) => {
-        warnOf(problems, step);
-      });
       allReduce = result.apply(({ figures }) => figures);
       this.ready = step;
     }

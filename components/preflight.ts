@@ -26,19 +26,13 @@ export class Preflight extends pulumi.ComponentResource {
     super("dgx-spark-serving:index:Preflight", name, {}, opts);
     // Without the benchmark, which is not judged, and the environment, which may hold secrets.
     const judged = { ...args.settings, benchmark: undefined, server: { ...args.settings.server, environment: {} } };
-    const step = operatorStep(
+    const { step, result } = preflightStep<PreflightResult>(
       `${name}-run`,
-      {
-        argv: ["./scripts/preflight", "--step", "nodes"],
-        stdin: JSON.stringify({ deployment: args.deployment, settings: judged }),
-      },
+      { step: "nodes", deployment: args.deployment, settings: judged },
       { parent: this },
     );
     this.passed = step;
-    this.result = resultOf(step, (text) => JSON.parse(text) as PreflightResult);
-    this.result.apply(({ problems }) => {
-      warnOf(problems, step);
-    });
+    this.result = result;
     this.paths = this.result.apply(({ fabric }) => fabric);
     this.registerOutputs({ paths: this.paths });
   }
@@ -49,7 +43,25 @@ export class Preflight extends pulumi.ComponentResource {
   }
 }
 
-/** Shows what is wrong, and was let pass, beside the step that found it. */
-export function warnOf(problems: readonly Problem[], step: pulumi.Resource): void {
-  if (problems.length > 0) void pulumi.log.warn(`\n${renderProblems(problems)}\n`, step);
+/** A step of `./scripts/preflight`. An error that it finds fails it; what was let pass is shown as a warning beside it. */
+export function preflightStep<Result extends { problems: Problem[] }>(
+  name: string,
+  args: { step: "nodes" | "all-reduce"; deployment: string; settings: object; triggers?: pulumi.Input<unknown>[] },
+  opts: pulumi.CustomResourceOptions,
+): { step: pulumi.Resource; result: pulumi.Output<Result> } {
+  const { deployment, settings, triggers } = args;
+  const step = operatorStep(
+    name,
+    {
+      argv: ["./scripts/preflight", "--step", args.step],
+      stdin: JSON.stringify({ deployment, settings }),
+      ...(triggers && { triggers }),
+    },
+    opts,
+  );
+  const result = resultOf(step, (text) => JSON.parse(text) as Result);
+  result.apply(({ problems }) => {
+    if (problems.length > 0) void pulumi.log.warn(`\n${renderProblems(problems)}\n`, step);
+  });
+  return { step, result };
 }

@@ -7,7 +7,6 @@ import type { MachineFacts } from "./preflight/facts";
 import { type Connection, connectionOf, copyToNode, workspace } from "./remoteStep";
 import { urlHost } from "./ray";
 import type { NodeSettings, Settings } from "./schema";
-import { expandHome } from "./settings";
 
 export interface SparkNodeArgs {
   /** The node, and the one it is reached through. */
@@ -49,7 +48,7 @@ export class SparkNode extends pulumi.ComponentResource {
     const { route, ssh, privateKey, preflight } = args;
     this.settings = route.node;
     this.route = route;
-    this.sshOptions = sshOptions(route, ssh, ssh.privateKeyPath && expandHome(ssh.privateKeyPath));
+    this.sshOptions = sshOptions(route, ssh);
     this.name = route.node.name;
     this.directory = nodeDirectory(args.deployment);
     this.scriptDirectory = scriptDirectory(args.deployment);

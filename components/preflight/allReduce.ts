@@ -3,7 +3,6 @@ import { routeTo, sshOptions } from "../connection";
 import { containerName, nodeDirectory, scriptDirectory } from "../container";
 import { rayAddress } from "../ray";
 import type { Settings } from "../schema";
-import { expandHome } from "../settings";
 import { runOnNode } from "../ssh";
 import { allow } from "./judge";
 import { problem, type Problem } from "./problem";
@@ -39,7 +38,7 @@ export async function runAllReduce(settings: Settings, deployment: string): Prom
   const { nodes, ssh } = settings;
   const [head] = nodes;
   const route = routeTo(head, nodes);
-  const options = sshOptions(route, ssh, ssh.privateKeyPath && expandHome(ssh.privateKeyPath));
+  const options = sshOptions(route, ssh);
   const argv = [
     ...["python3", "-B", `${scriptDirectory(deployment)}/measure_fabric.py`],
     ...(["ray", "server"] as const).map((role) => containerName(deployment, role)),

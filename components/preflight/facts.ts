@@ -1,4 +1,6 @@
+import type { Memory } from "./readers/host";
 import type { Listener } from "./readers/listeners";
+import type { ComputeApp } from "./readers/nvidiaSmi";
 
 /** What is known of one Spark. `null`: not known there, and `notes` may say why. */
 export interface NodeFacts {
@@ -49,21 +51,9 @@ export interface Gpu {
   memoryTotalBytes: number | null;
 }
 
-export interface GpuProcess {
-  pid: number;
-  name: string;
-  memoryBytes: number | null;
+export interface GpuProcess extends ComputeApp {
   /** Id of the container it runs in; null: in none, or not known. */
   container: string | null;
-}
-
-export interface Memory {
-  totalBytes: number | null;
-  availableBytes: number | null;
-  freeBytes: number | null;
-  pageCacheBytes: number | null;
-  swapTotalBytes: number | null;
-  swapFreeBytes: number | null;
 }
 
 export interface Disk {

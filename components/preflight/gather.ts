@@ -4,11 +4,10 @@ import { z } from "zod";
 import { describeRoute, type Route, routeTo, sshOptions } from "../connection";
 import { rayPorts } from "../ray";
 import type { NodeSettings, Settings } from "../schema";
-import { expandHome } from "../settings";
 import { type Finished, Session } from "../ssh";
 import type { FabricFacts, ModelFacts, NodeProbe } from "./probe";
 import { problem, type Problem } from "./problem";
-import { readFacts } from "./readFacts";
+import { json, readFacts } from "./readFacts";
 
 /** Port that the nodes try each other on, TCP and UDP, on the fabric. Next to Ray's. */
 export const fabricProbePort = 6382;
@@ -36,8 +35,13 @@ const fabricAnswerSchema = z.object({ fabric: outputSchema });
  */
 export async function gather(settings: Settings): Promise<NodeProbe[]> {
   const sessions = settings.nodes.map((node) => open(routeTo(node, settings.nodes), settings));
+  const { path: model } = settings.model;
+  const question = JSON.stringify({
+    facts: { source: source("facts.py"), args: [model] },
+    model: { source: source("check_model.py"), args: [model] },
+  });
   const probes = await Promise.all(
-    settings.nodes.map((node, index) => askFacts(node, sessions[index] as Session, settings)),
+    settings.nodes.map((node, index) => askFacts(routeTo(node, settings.nodes), sessions[index] as Session, question)),
   );
   const present = probes.filter(({ failure }) => failure === null).map(({ node }) => node);
   const tried = await Promise.all(
@@ -53,7 +57,7 @@ export async function gather(settings: Settings): Promise<NodeProbe[]> {
 }
 
 function open(route: Route, { ssh }: Settings): Session {
-  const options = sshOptions(route, ssh, ssh.privateKeyPath && expandHome(ssh.privateKeyPath));
+  const options = sshOptions(route, ssh);
   return new Session(
     route,
     [...options, "-o", `ConnectionAttempts=${ssh.connectAttempts}`],
@@ -63,17 +67,13 @@ function open(route: Route, { ssh }: Settings): Session {
 }
 
 /** What the machine says of itself, and of the model. */
-async function askFacts(node: NodeSettings, session: Session, { nodes, model }: Settings): Promise<NodeProbe> {
+async function askFacts(route: Route, session: Session, question: string): Promise<NodeProbe> {
+  const { node } = route;
   const sentAt = Date.now() / 1000;
-  const said = await session.ask(
-    JSON.stringify({
-      facts: { source: source("facts.py"), args: [model.path] },
-      model: { source: source("check_model.py"), args: [model.path] },
-    }),
-  );
+  const said = await session.ask(question);
   const asked = { sentAt, answeredAt: Date.now() / 1000 };
   const none = { node, facts: null, model: null, fabric: null };
-  if (said === undefined) return { ...none, failure: connectionProblem(routeTo(node, nodes), await session.finished) };
+  if (said === undefined) return { ...none, failure: connectionProblem(route, await session.finished) };
   const answer = answerSchema.safeParse(json(said)).data;
   if (answer?.facts.code !== 0) return { ...none, failure: probeFailed(node, answer?.facts.stderr ?? said) };
   const facts = readFacts(answer.facts.stdout, asked);
@@ -118,14 +118,6 @@ function fabricFacts({ code, stdout, stderr }: z.output<typeof outputSchema>): F
 
 function lastLine(text: string): string {
   return text.trim().split("\n").at(-1) ?? "";
-}
-
-function json(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 function probeFailed({ name }: NodeSettings, said: string): Problem {

@@ -62,7 +62,8 @@ const containerSchema = z.object({
   deployment: z.string().catch(""),
 });
 
-function json(value: string): unknown {
+/** The value that a text of JSON stands for; undefined: it is none. */
+export function json(value: string): unknown {
   try {
     return JSON.parse(value);
   } catch {
@@ -84,9 +85,6 @@ export function readFacts(gathered: string, asked: { sentAt: number; answeredAt:
   };
   const osRelease = readOsRelease(raw.files["/etc/os-release"] ?? "");
   const dgxRelease = readDgxRelease(raw.files["/etc/dgx-release"] ?? "");
-  const { totalBytes, availableBytes, freeBytes, pageCacheBytes, swapTotalBytes, swapFreeBytes } = readMeminfo(
-    raw.files["/proc/meminfo"] ?? "",
-  );
   return {
     hostname: raw.hostname,
     hostnameAddresses: raw.resolved,
@@ -103,7 +101,7 @@ export function readFacts(gathered: string, asked: { sentAt: number; answeredAt:
       container: own(raw.containerOfProcess, String(process.pid)) ?? null,
     })),
     cudaToolkitVersion: readNvcc(stdout("nvcc")),
-    memory: { totalBytes, availableBytes, freeBytes, pageCacheBytes, swapTotalBytes, swapFreeBytes },
+    memory: readMeminfo(raw.files["/proc/meminfo"] ?? ""),
     imageDisk: raw.imageDisk,
     modelDisk: raw.modelDisk,
     docker: dockerOf(raw),

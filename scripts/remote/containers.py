@@ -21,9 +21,9 @@ def fail(text):
     sys.exit(1)
 
 
-def docker(*argv):
+def docker(*argv, **options):
     """One call of docker; both its outputs are kept."""
-    return subprocess.run(["docker", *argv], capture_output=True, encoding="utf-8", errors="replace")
+    return subprocess.run(["docker", *argv], capture_output=True, encoding="utf-8", errors="replace", **options)
 
 
 def state(container):

@@ -27,7 +27,7 @@ UNDISTURBED = 125_000_000
 DATAGRAM_LIMIT = 65507
 # From linux/in.h and linux/in6.h; Python's socket module has no names for them.
 IP_MTU_DISCOVER, IPV6_MTU_DISCOVER, PMTUDISC_PROBE = 10, 23, 3
-GREETING, FAREWELL, TRANSFER = b"?", b".", b"+"
+FAREWELL, TRANSFER = b".", b"+"
 
 plan = json.loads(sys.argv[1])
 own = plan["address"]
@@ -43,13 +43,11 @@ def left(limit):
 
 
 def serve_stream(connection):
-    """Answers one peer: a greeting with itself, a transfer with the number of bytes that came."""
+    """Notes a peer's farewell, or answers its transfer with the number of bytes that came."""
     with connection:
         connection.settimeout(ATTEMPT_SECONDS)
         kind = connection.recv(1)
-        if kind == GREETING:
-            connection.sendall(GREETING)
-        elif kind == FAREWELL:
+        if kind == FAREWELL:
             farewells.add(connection.recv(100).decode())
         elif kind == TRANSFER:
             total = 0

@@ -6,20 +6,11 @@ runs beside the same one of Ray: a measurement would disturb the engine, and be 
 
 import json
 import os
-import subprocess
 import sys
 
+from containers import docker, fail
+
 container, server, kept, seconds, *arguments = sys.argv[1:]
-
-
-def fail(text):
-    print(text, file=sys.stderr)
-    sys.exit(1)
-
-
-def docker(*argv, **options):
-    return subprocess.run(["docker", *argv], capture_output=True, encoding="utf-8", errors="replace", **options)
-
 
 inspected = docker("inspect", "--format", "{{.Id}} {{.State.StartedAt}}", container)
 if inspected.returncode != 0:

@@ -14,21 +14,13 @@ import { pulumiEnvironment } from "../../scripts/virtual-sparks/pulumi";
 import { PROJECT } from "../../scripts/virtual-sparks/project";
 import { attempt, type RunResult } from "../../scripts/virtual-sparks/run";
 import { MANAGEMENT, type Node, topology } from "../../scripts/virtual-sparks/topology";
+import { lab, must } from "./run";
 
 // One deployment on two virtual Sparks, from nothing to nothing. The cases build on each other, in this order.
 
 const nodes = topology(2);
 const [head, worker] = nodes as [Node, Node];
 const containers = ["dgx-spark-lab-ray", "dgx-spark-lab-server"];
-
-const lab = (...args: string[]) => attempt(["./scripts/lab", ...args]);
-
-/** Runs a program that has to succeed; shows all it said if it doesn't. */
-async function must(run: Promise<RunResult>): Promise<string> {
-  const { code, stdout, stderr } = await run;
-  if (code !== 0) throw new Error(`exit code ${code}\n${stdout}\n${stderr}`);
-  return stdout;
-}
 
 /** The numbers under `Resources:` at the end of what Pulumi prints, e.g. `["37 unchanged"]`. */
 function resourceCounts(output: string): string[] {
@@ -265,7 +257,7 @@ test("host keys are checked on every hop, by Docker's ssh and by steps", async (
   const connect = (keys: (string | undefined)[]) => {
     const named = settings.nodes.map((node, index) => ({ ...node, hostKey: keys[index] ?? "" }));
     const target = named[1] as NodeSettings;
-    const options = sshOptions(routeTo(target, named), settings.ssh, settings.ssh.privateKeyPath);
+    const options = sshOptions(routeTo(target, named), settings.ssh);
     return attempt(["ssh", ...options, "-l", target.user, "--", target.host, "hostname"]);
   };
   expect(await connect([right, other])).toMatchObject({ code: 0, stdout: "spark-2\n" });

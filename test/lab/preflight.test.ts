@@ -8,18 +8,10 @@ import type { NodeSettings } from "../../components/schema";
 import { boot, execOn, powerCut } from "../../scripts/virtual-sparks/hosts";
 import { setLink } from "../../scripts/virtual-sparks/network";
 import { PROJECT } from "../../scripts/virtual-sparks/project";
-import { attempt, type RunResult } from "../../scripts/virtual-sparks/run";
 import { type Node, topology } from "../../scripts/virtual-sparks/topology";
+import { lab, must } from "./run";
 
 // Faults on virtual Sparks, each found by preflight before anything is touched. No model is served here.
-
-const lab = (...args: string[]) => attempt(["./scripts/lab", ...args]);
-
-async function must(run: Promise<RunResult>): Promise<string> {
-  const { code, stdout, stderr } = await run;
-  if (code !== 0) throw new Error(`exit code ${code}\n${stdout}\n${stderr}`);
-  return stdout;
-}
 
 const sh = (node: Node, script: string) => must(execOn(node, ["bash", "-c", script]));
 

@@ -32,7 +32,7 @@ test("the head is reached directly, by its own host key alone", () => {
   // ssh drops a key file that is not there.
   const keyFile = path.join(folder, "my key");
   fs.writeFileSync(keyFile, "");
-  const options = understood(sshOptions(routeTo(head, nodes), ssh, keyFile), head.host);
+  const options = understood(sshOptions(routeTo(head, nodes), { ...ssh, privateKeyPath: keyFile }), head.host);
   expect(options).toMatchObject({
     stricthostkeychecking: "true",
     userknownhostsfile: "/dev/null",
@@ -48,7 +48,7 @@ test("the head is reached directly, by its own host key alone", () => {
 });
 
 test("the worker is reached through the head, whose host key is checked too", () => {
-  const options = understood(sshOptions(routeTo(worker, nodes), ssh, undefined), worker.host);
+  const options = understood(sshOptions(routeTo(worker, nodes), ssh), worker.host);
   expect(options["knownhostscommand"]).toBe(`/bin/echo %H ${hostKeys[1]}`);
   expect(options["identitiesonly"]).toBe("no");
   const jump = proxyArguments(options["proxycommand"] ?? "");
@@ -72,7 +72,9 @@ test("any key file name arrives at the jump as it is", () => {
   fc.assert(
     fc.property(name, (file) => {
       const option =
-        sshOptions(routeTo(worker, nodes), ssh, `/keys/${file}`).find((text) => text.startsWith("ProxyCommand=")) ?? "";
+        sshOptions(routeTo(worker, nodes), { ...ssh, privateKeyPath: `/keys/${file}` }).find((text) =>
+          text.startsWith("ProxyCommand="),
+        ) ?? "";
       expect(proxyArguments(option.slice("ProxyCommand=".length)).slice(0, 4)).toEqual([
         "-F",
         "none",
@@ -86,7 +88,7 @@ test("any key file name arrives at the jump as it is", () => {
 
 test("an RSA host key is asked for by its signatures", () => {
   const rsa = { ...head, hostKey: "ssh-rsa AAAA" };
-  expect(understood(sshOptions(routeTo(rsa, [rsa]), ssh, undefined), rsa.host)["hostkeyalgorithms"]).toBe(
+  expect(understood(sshOptions(routeTo(rsa, [rsa]), ssh), rsa.host)["hostkeyalgorithms"]).toBe(
     "rsa-sha2-512,rsa-sha2-256",
   );
 });

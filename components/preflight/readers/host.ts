@@ -1,3 +1,5 @@
+import { numberIn, wordIn } from "./words";
+
 // What a Spark tells of itself. Memory and disks are in bytes; null stands for what the text does not tell.
 
 const kibibyte = 1024;
@@ -62,8 +64,8 @@ export function readLscpu(text: string): { cpus: number | null; modelNames: stri
   };
 }
 
-/** Reads `/proc/meminfo`, whose `kB` are 1024 bytes. Available is what counts: free leaves out what can be dropped. */
-export function readMeminfo(text: string): {
+/** Memory of a machine, bytes; null for what the text does not tell. */
+export interface Memory {
   totalBytes: number | null;
   availableBytes: number | null;
   freeBytes: number | null;
@@ -71,7 +73,10 @@ export function readMeminfo(text: string): {
   pageCacheBytes: number | null;
   swapTotalBytes: number | null;
   swapFreeBytes: number | null;
-} {
+}
+
+/** Reads `/proc/meminfo`, whose `kB` are 1024 bytes. Available is what counts: free leaves out what can be dropped. */
+export function readMeminfo(text: string): Memory {
   const bytes = (key: string) => numberIn(text, new RegExp(`^${key}:[ \\t]+(\\d{1,12}) kB[ \\t]*$`, "m"), kibibyte);
   const cached = bytes("Cached");
   const buffers = bytes("Buffers");
@@ -156,15 +161,6 @@ export function readDockerRuntimes(text: string): { runtimes: string[]; default:
     runtimes: wordIn(text, /^[ \t]*Runtimes:[ \t]+(\S.*)$/m)?.match(/\S+/g) ?? [],
     default: wordIn(text, /^[ \t]*Default Runtime:[ \t]+(\S+)[ \t]*$/m),
   };
-}
-
-function wordIn(text: string, pattern: RegExp): string | null {
-  return pattern.exec(text)?.[1] ?? null;
-}
-
-function numberIn(text: string, pattern: RegExp, unit = 1): number | null {
-  const word = wordIn(text, pattern);
-  return word === null ? null : Number(word) * unit;
 }
 
 /** A size like `3.5Gi`, `916G`, `0B` or a bare number of blocks. */

@@ -1,4 +1,5 @@
 import { parse } from "yaml";
+import { numberIn } from "./words";
 
 // What the network tools of a Spark print. Null and empty lists stand for what the text does not tell.
 
@@ -35,15 +36,11 @@ function readLinkHeader(line: string): Omit<AddressedLink, "addresses"> | null {
   const header = linkHeader.exec(line);
   if (header === null) return null;
   const [, name = "", flags = "", mtu, state] = header;
-  return { name, flags: splitFlags(flags), mtuBytes: toNumber(mtu), state: state ?? null };
+  return { name, flags: splitFlags(flags), mtuBytes: mtu === undefined ? null : Number(mtu), state: state ?? null };
 }
 
 function splitFlags(flags: string): string[] {
   return flags.split(",").filter((flag) => flag !== "");
-}
-
-function toNumber(digits: string | undefined): number | null {
-  return digits === undefined ? null : Number(digits);
 }
 
 /** Reads `ip link` and `ip -s link show`. A counter is the first number of the line below its `RX:` or `TX:` header. */
@@ -54,7 +51,7 @@ export function readIpLink(text: string): Link[] {
     const header = readLinkHeader(line);
     if (header) links.push({ ...header, rxBytes: null, txBytes: null });
     const direction = /^\s*([RT]X):\s+bytes\s/.exec(line)?.[1];
-    const bytes = toNumber(/^\s*(\d+)[\s\d]*$/.exec(lines[index + 1] ?? "")?.[1]);
+    const bytes = numberIn(lines[index + 1] ?? "", /^\s*(\d+)[\s\d]*$/);
     const link = links.at(-1);
     if (link && direction === "RX") link.rxBytes = bytes;
     if (link && direction === "TX") link.txBytes = bytes;
@@ -106,7 +103,7 @@ export function readEthtool(text: string): {
 } {
   const detected = /\bLink detected: (yes|no)\b/.exec(text)?.[1];
   return {
-    speedMbps: toNumber(/\bSpeed: (\d+)Mb\/s/.exec(text)?.[1]),
+    speedMbps: numberIn(text, /\bSpeed: (\d+)Mb\/s/),
     linkDetected: detected === undefined ? null : detected === "yes",
   };
 }
@@ -127,7 +124,7 @@ export function readNetplan(text: string): NetplanInterface[] {
     .filter(([name]) => /^[\w.-]+$/.test(name))
     .map(([name, value]) => {
       const { addresses, mtu, dhcp4 } = fieldsOf(value);
-      const mtuBytes = toNumber(/^\d+$/.exec(typeof mtu === "string" ? mtu : "")?.[0]);
+      const mtuBytes = numberIn(typeof mtu === "string" ? mtu : "", /^(\d+)$/);
       return { name, addresses: addressesOf(addresses), mtuBytes, dhcp4: yesOrNo(dhcp4) };
     });
 }
@@ -172,9 +169,9 @@ export function readPing(text: string): {
 } {
   const replies = Array.from(text.matchAll(/^(\d+) bytes from .*icmp_seq=/gm), ([, bytes]) => Number(bytes));
   return {
-    sentPayloadBytes: toNumber(/^PING .* (\d+)(?:\(\d+\) bytes of data| data bytes)/m.exec(text)?.[1]),
+    sentPayloadBytes: numberIn(text, /^PING .* (\d+)(?:\(\d+\) bytes of data| data bytes)/m),
     replies: replies.length,
     replyBytes: replies[0] ?? null,
-    localMtuBytes: toNumber(/[Mm]essage too long, mtu(?:=|: )(\d+)/.exec(text)?.[1]),
+    localMtuBytes: numberIn(text, /[Mm]essage too long, mtu(?:=|: )(\d+)/),
   };
 }

@@ -1,3 +1,5 @@
+import { numberIn, wordIn } from "./words";
+
 /** What `nvidia-smi` tells. Memory is in bytes; null stands for what the text does not tell. */
 export interface NvidiaSmi extends NvidiaVersions {
   gpus: Gpu[];
@@ -124,13 +126,4 @@ export function nvidiaSmiFailure(text: string): "driver-library-mismatch" | "no-
   if (text.includes("Driver/library version mismatch")) return "driver-library-mismatch";
   if (text.includes("couldn't communicate with the NVIDIA driver")) return "no-driver-communication";
   return null;
-}
-
-function wordIn(text: string, pattern: RegExp): string | null {
-  return pattern.exec(text)?.[1] ?? null;
-}
-
-function numberIn(text: string, pattern: RegExp, unit = 1): number | null {
-  const word = wordIn(text, pattern);
-  return word === null ? null : Number(word) * unit;
 }
