@@ -7,6 +7,8 @@ export default defineConfig({
   test: {
     // Of the lab there is one a machine, and its cases build on each other.
     fileParallelism: !process.argv.includes("lab"),
+    // Also on two cores: the tests of the gates wait more than they compute.
+    maxWorkers: 2,
     projects: [
       { test: { name: "unit", include: ["test/unit/**/*.test.ts"], testTimeout: minute } },
       { test: { name: "remote", include: ["test/remote/**/*.test.ts"], testTimeout: minute } },

@@ -45,7 +45,9 @@ export function engineContainer(
     name,
     {
       ...hardware(args.accelerator),
-      name: container,
+      // Always the same. Made from the ids, it tells the engine that this one goes when one of those does: of a plain property
+      // it knows that beforehand, and takes this one away first, also on a node that is being taken out.
+      name: after.apply(() => container),
       image: args.image,
       entrypoints: [program],
       command: argumentsOfProgram,
@@ -54,8 +56,7 @@ export function engineContainer(
         pulumi.all([args.secretEnvironment, after]).apply(([secrets, ids]) => [
           ...environment,
           ...secrets,
-          // Here and not in a label: of a variable the engine knows before the others are made anew that this one will be too,
-          // and takes it away first.
+          // Another id makes it anew.
           ...(ids === "" ? [] : [`DGX_SPARK_SERVING_AFTER=${ids}`]),
         ]),
       ),

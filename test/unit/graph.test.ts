@@ -73,6 +73,9 @@ test("a container is made anew with those that it depends on, and the node is lo
   expect(of("ray-spark-1")?.environmentOf).toEqual([]);
   expect(of("ray-spark-2")?.environmentOf).toEqual(["ray-spark-1"]);
   expect(of("server-container")?.environmentOf).toEqual(["ray-spark-1", "ray-spark-2", "server-api-key"]);
+  expect(of("ray-spark-1")?.nameOf).toEqual([]);
+  expect(of("ray-spark-2")?.nameOf).toEqual(["ray-spark-1"]);
+  expect(of("server-container")?.nameOf).toEqual(["ray-spark-1", "ray-spark-2"]);
   for (const name of ["ray-spark-1", "ray-spark-2", "server-container"])
     expect(of(name)?.hooks).toEqual([`${name}-prepare`]);
 });

@@ -21,6 +21,8 @@ export interface Registered {
   dependsOn: string[];
   /** Resources that a container's variables are made from. */
   environmentOf: string[];
+  /** Resources that its name is made from: it is taken away before one of them is made anew. */
+  nameOf: string[];
   hooks: string[];
   deleteBeforeReplace: boolean;
   inputs: Record<string, unknown>;
@@ -222,13 +224,16 @@ export async function runStack(stack: string, config: Record<string, unknown>): 
   const monitor = pulumi.runtime.getMonitor() as unknown as Monitor;
   const register = monitor.registerResource.bind(monitor);
   monitor.registerResource = (request, callback) => {
+    const madeFrom = (property: string) =>
+      (request.getPropertydependenciesMap().get(property)?.getUrnsList() ?? []).map(last).sort();
     requests.push({
       type: request.getType(),
       name: request.getName(),
       parent: last(request.getParent()),
       provider: last(request.getProvider().replace(/::[^:]*$/, "")),
       dependsOn: request.getDependenciesList().map(last).sort(),
-      environmentOf: (request.getPropertydependenciesMap().get("envs")?.getUrnsList() ?? []).map(last).sort(),
+      environmentOf: madeFrom("envs"),
+      nameOf: madeFrom("name"),
       hooks: request.getHooks()?.getBeforeCreateList() ?? [],
       deleteBeforeReplace: request.getDeletebeforereplace(),
       inputs: redact(request.getObject()?.toJavaScript() ?? {}) as Record<string, unknown>,
