@@ -22,16 +22,20 @@ export function describeRoute({ node, via }: Route): string {
 }
 
 /**
- * Options of the `ssh` program, for Docker's connection to a node.
+ * Options of the `ssh` program for a node.
  * No file is needed beside the private key: the host key comes from the settings, on every hop.
+ *
+ * @param socket path at which a node reached directly shares its connection with those behind it; `%C` tells such nodes
+ *   apart. Default: every connection is one of its own
  */
-export function sshOptions(route: Route, ssh: Settings["ssh"]): string[] {
-  const { node, via } = route;
+export function sshOptions({ node, via }: Route, ssh: Settings["ssh"], socket?: string): string[] {
+  const shared = socket === undefined ? [] : ["-o", `ControlPath=${socket}`];
+  if (via === undefined) return [...hopOptions(node, ssh), ...shared];
   const options = hopOptions(node, ssh);
-  if (via === undefined) return options;
   const jump = [
     "ssh",
     ...hopOptions(via, ssh),
+    ...shared,
     "-W",
     `${urlHost(node.host)}:${node.port}`,
     "-p",

@@ -35,7 +35,7 @@ export interface NodeFacts {
   rdmaDevices: RdmaDevice[];
   listeners: Listener[];
   containers: ContainerFacts[];
-  /** Names of the images that are there, `repository:tag`. */
+  /** Names of the images that are there, `repository:tag`; none where the disk has room for the image in any case. */
   images: string[];
   /** What could not be read, and why. */
   notes: string[];

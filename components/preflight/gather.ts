@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import * as fs from "node:fs";
 import * as path from "node:path";
 import { z } from "zod";
@@ -5,6 +6,7 @@ import { describeRoute, type Route, routeTo, sshOptions } from "../connection";
 import { rayPorts } from "../ray";
 import type { NodeSettings, Settings } from "../schema";
 import { type Finished, Session } from "../ssh";
+import { imageBytes } from "./checks/docker";
 import type { FabricFacts, ModelFacts, NodeProbe } from "./probe";
 import { problem, type Problem } from "./problem";
 import { json, readFacts } from "./readFacts";
@@ -34,30 +36,62 @@ const fabricAnswerSchema = z.object({ fabric: outputSchema });
  * moment. Nothing is changed on any.
  */
 export async function gather(settings: Settings): Promise<NodeProbe[]> {
-  const sessions = settings.nodes.map((node) => open(routeTo(node, settings.nodes), settings));
+  const sessions = openAll(settings);
   const { path: model } = settings.model;
   const question = JSON.stringify({
-    facts: { source: source("facts.py"), args: [model] },
+    facts: { source: source("facts.py"), args: [model, String(imageBytes(settings))] },
     model: { source: source("check_model.py"), args: [model] },
   });
   const probes = await Promise.all(
-    settings.nodes.map((node, index) => askFacts(routeTo(node, settings.nodes), sessions[index] as Session, question)),
+    settings.nodes.map((node, index) =>
+      askFacts(routeTo(node, settings.nodes), sessions[index] as Promise<Opened>, question),
+    ),
   );
   const present = probes.filter(({ failure }) => failure === null).map(({ node }) => node);
   const tried = await Promise.all(
     probes.map(async (probe, index) =>
       probe.failure === null && present.length > 1
-        ? { ...probe, fabric: await askFabric(probe.node, present, sessions[index] as Session, settings) }
+        ? { ...probe, fabric: await askFabric(probe.node, present, sessions[index] as Promise<Opened>, settings) }
         : probe,
     ),
   );
-  for (const session of sessions) session.close();
-  await Promise.all(sessions.map(({ finished }) => finished));
+  const opened = await Promise.all(sessions);
+  for (const { session } of opened) session.close();
+  await Promise.all(opened.map(({ session }) => session.finished));
   return tried.map((probe) => blameJumpHost(probe, tried));
 }
 
-function open(route: Route, { ssh }: Settings): Session {
-  const options = sshOptions(route, ssh);
+interface Opened {
+  session: Session;
+  /** Whether there is a connection: without Python on the node there is one all the same. */
+  connected: boolean;
+}
+
+/**
+ * A session a node, in the order of the list. Those behind another node share its connection: its sshd refuses some where
+ * many come at once. Where there is none, they share its session: how that one ended says why.
+ */
+function openAll(settings: Settings): Promise<Opened>[] {
+  // In /tmp, as a socket's path must be short. `ssh` removes it.
+  const socket = `/tmp/spark-${randomBytes(6).toString("hex")}-%C`;
+  const sessions = new Map<string, Promise<Opened>>();
+  const openOne = async (node: NodeSettings): Promise<Opened> => {
+    const route = routeTo(node, settings.nodes);
+    const jump = await (route.via && sessionOf(route.via));
+    const session = jump?.connected === false ? jump.session : open(route, settings, socket);
+    const connected = (await session.ask("{}")) !== undefined || !withoutConnection(await session.finished);
+    return { session, connected };
+  };
+  const sessionOf = (node: NodeSettings): Promise<Opened> => {
+    const session = sessions.get(node.name) ?? openOne(node);
+    sessions.set(node.name, session);
+    return session;
+  };
+  return settings.nodes.map(sessionOf);
+}
+
+function open(route: Route, { ssh }: Settings, socket: string): Session {
+  const options = [...sshOptions(route, ssh, socket), "-o", "ControlMaster=auto"];
   return new Session(
     route,
     [...options, "-o", `ConnectionAttempts=${ssh.connectAttempts}`],
@@ -67,8 +101,9 @@ function open(route: Route, { ssh }: Settings): Session {
 }
 
 /** What the machine says of itself, and of the model. */
-async function askFacts(route: Route, session: Session, question: string): Promise<NodeProbe> {
+async function askFacts(route: Route, opened: Promise<Opened>, question: string): Promise<NodeProbe> {
   const { node } = route;
+  const { session } = await opened;
   const sentAt = Date.now() / 1000;
   const said = await session.ask(question);
   const asked = { sentAt, answeredAt: Date.now() / 1000 };
@@ -84,7 +119,7 @@ async function askFacts(route: Route, session: Session, question: string): Promi
 async function askFabric(
   node: NodeSettings,
   present: readonly NodeSettings[],
-  session: Session,
+  opened: Promise<Opened>,
   { nodes: [head] }: Settings,
 ): Promise<FabricFacts> {
   const at = present.indexOf(node);
@@ -95,6 +130,7 @@ async function askFabric(
     ports: rayPorts(peer === head),
   }));
   const plan = { ...node.fabric, ports: rayPorts(node === head), probePort: fabricProbePort, peers };
+  const { session } = await opened;
   const said = await session.ask(
     JSON.stringify({ fabric: { source: source("fabric.py"), args: [JSON.stringify(plan)] } }),
   );
@@ -136,10 +172,15 @@ const complaints = [
 /** Through a jump host it looks the same when the node does not answer at all. */
 const frozen = /timed out during banner exchange/i;
 
-/** @param done how `ssh` ended; its code 255 says that there was no connection */
+/** Whether `ssh` ended for want of a connection, which its code 255 says. */
+function withoutConnection({ code }: Finished): boolean {
+  return code === 255 || code === null;
+}
+
+/** @param done how `ssh` ended */
 export function connectionProblem(route: Route, done: Finished): Problem {
   const { node } = route;
-  if (done.code !== 255 && done.code !== null) return probeFailed(node, done.stderr);
+  if (!withoutConnection(done)) return probeFailed(node, done.stderr);
   const said = done.stderr
     .split("\n")
     .map((line) => line.trim())

@@ -19,7 +19,7 @@ CONNECT_SECONDS = 4
 END_SECONDS = 6
 ATTEMPT_SECONDS = 1
 # Long enough for TCP to grow its window on a link of 200 Gb/s. Peers are sent to in turn, and share the time.
-TRANSFER_SECONDS, ALL_TRANSFERS_SECONDS = 0.1, 0.25
+TRANSFER_SECONDS, ALL_TRANSFERS_SECONDS = 0.1, 0.15
 CHUNK = bytes(1 << 20)
 # Bytes a second, 1 Gb/s: less is a disturbed measurement, or the wrong way.
 UNDISTURBED = 125_000_000

@@ -1,7 +1,8 @@
-"""What this machine says of itself, as one line of JSON: facts.py MODEL_PATH
+"""What this machine says of itself, as one line of JSON: facts.py MODEL_PATH IMAGE_BYTES
 
 Reads only, and needs no root. It gathers outputs as they are; components/preflight/readFacts.ts makes facts of them.
-What is missing here is null there: a program that is not installed has the code null.
+What is missing here is null there: a program that is not installed has the code null. Docker is asked for its images where
+less than IMAGE_BYTES are free for them: only there does it matter which it has, and it takes its time.
 """
 
 import concurrent.futures
@@ -38,8 +39,8 @@ COMMANDS = {
     "ibvDevinfo": ["ibv_devinfo"],
     "dockerInfo": ["docker", "info", "--format", DOCKER_INFO],
     "containers": ["docker", "ps", "--all", "--no-trunc", "--format", DOCKER_CONTAINER],
-    "images": ["docker", "images", "--format", "{{.Repository}}:{{.Tag}}"],
 }
+IMAGES = ["docker", "images", "--format", "{{.Repository}}:{{.Tag}}"]
 FILES = (
     "/etc/os-release",
     "/etc/dgx-release",
@@ -173,7 +174,7 @@ def container_memory(identity):
 
 
 def main():
-    model = sys.argv[1]
+    model, image_bytes = sys.argv[1], float(sys.argv[2])
     with concurrent.futures.ThreadPoolExecutor(len(COMMANDS)) as pool:
         commands = dict(zip(COMMANDS, pool.map(output, COMMANDS.values())))
     pids = re.findall(r"^(\d+),", commands["computeApps"]["stdout"], re.MULTILINE)
@@ -183,6 +184,9 @@ def main():
         # The serial number is nobody's business.
         files["/etc/dgx-release"] = re.sub(r"(?im)^.*serial.*\n?", "", files["/etc/dgx-release"])
     root = re.search(r'"root":"([^"]+)"', commands["dockerInfo"]["stdout"])
+    image_disk = limited(disk, root.group(1)) if root else None
+    if image_disk and (image_disk["freeBytes"] or 0) < image_bytes:
+        commands["images"] = output(IMAGES)
     print(
         json.dumps(
             {
@@ -195,7 +199,7 @@ def main():
                 "resolved": limited(addresses_of, socket.gethostname()),
                 "speeds": {name: read("/sys/class/net", name, "speed") for name in listed("/sys/class/net")},
                 "rdma": rdma(),
-                "imageDisk": limited(disk, root.group(1)) if root else None,
+                "imageDisk": image_disk,
                 "modelDisk": limited(disk, model),
                 "containerOfProcess": containers_of(pids),
                 "containerMemoryBytes": {identity: container_memory(identity) for identity in identities},

@@ -89,6 +89,9 @@ function machine(): void {
   );
 }
 
+/** More than any disk has: the images are asked for. */
+const imageBytes = "1e18";
+
 /** facts.py with the sandbox as its whole machine: its own folders for /etc, /proc and /sys, and no programs but its own. */
 async function onMachine(...changes: [string | RegExp, string][]): Promise<Ended> {
   const root = path.join(box.home, "root");
@@ -98,7 +101,7 @@ async function onMachine(...changes: [string | RegExp, string][]): Promise<Ended
     [/^PLACES = .*/gm, `PLACES = "${box.home}/nowhere"`],
     ...changes,
   );
-  const ended = await box.exec(["/usr/bin/python3", "-c", source, path.join(box.home, "model")], {
+  const ended = await box.exec(["/usr/bin/python3", "-c", source, path.join(box.home, "model"), imageBytes], {
     PATH: path.join(box.home, "bin"),
   });
   return { ...ended, stdout: ended.stdout.replaceAll(`${root}/`, "/") };
@@ -124,7 +127,7 @@ function contents(folder: string): string[] {
 }
 
 test("the test machine's facts are its own", async () => {
-  const ended = await box.run("facts.py", [path.join(box.home, "not/there yet")]);
+  const ended = await box.run("facts.py", [path.join(box.home, "not/there yet"), imageBytes]);
   gathered(ended);
   const read = readFacts(ended.stdout, { sentAt: 0, answeredAt: Date.now() / 1000 + 60 });
   expect(read).toMatchObject({
@@ -225,7 +228,7 @@ test("without a single program or file the rest is there", async () => {
   fs.rmSync(path.join(box.home, "bin/docker"));
   const ended = await onMachine();
   const { commands, files, ...rest } = gathered(ended);
-  expect(Object.keys(commands)).toHaveLength(12);
+  expect(Object.keys(commands)).toHaveLength(11);
   for (const output of Object.values(commands)) {
     expect(output).toEqual({ code: null, stdout: "", stderr: "No such file or directory" });
   }
@@ -243,13 +246,24 @@ test("without a single program or file the rest is there", async () => {
 
 test.each(tools)("%s failing is kept as it is, and changes nothing else", async (name) => {
   machine();
-  const whole = gathered(await onMachine()).commands;
+  const { images, ...others } = gathered(await onMachine()).commands;
+  // Without Docker's folder it is not known whether they matter.
+  const whole = name === "docker" ? others : { ...others, images };
   tool(name, "echo half", "echo 'it is broken' >&2", "exit 3");
   const { commands } = gathered(await onMachine());
   const broken = Object.keys(whole).filter((command) => commands[command]?.code !== 0);
   expect(broken).not.toEqual([]);
   const failure = { code: 3, stdout: "half\n", stderr: "it is broken\n" };
   expect(commands).toEqual({ ...whole, ...Object.fromEntries(broken.map((command) => [command, failure])) });
+});
+
+test("Docker is asked for its images only where the disk may be short of room for one", async () => {
+  machine();
+  const short = await onMachine();
+  expect(gathered(short).commands["images"]).toMatchObject({ stdout: "vllm:1\n" });
+  const roomy = await onMachine(["sys.argv[2]", '"1"']);
+  expect(Object.keys(gathered(roomy).commands)).not.toContain("images");
+  expect(facts(roomy)).toMatchObject({ images: [], notes: facts(short).notes });
 });
 
 test("programs speak English, are asked nothing, and are found outside of PATH too", async () => {
@@ -264,7 +278,7 @@ test("programs that hang, with what they started, hold up nothing and are ended"
   machine();
   tool("nvidia-smi", "echo half", `/bin/sleep 61.5 & echo $! >>"$HOME/pids"; wait`);
   const started = Date.now();
-  const ended = await box.exec(["python3", "-c", patched("facts.py"), path.join(box.home, "model")], {
+  const ended = await box.exec(["python3", "-c", patched("facts.py"), path.join(box.home, "model"), imageBytes], {
     PATH: `${path.join(box.home, "bin")}:/usr/bin:/bin`,
   });
   // The script's own limit is 4 s; the rest is Python's start on a busy machine.

@@ -57,6 +57,19 @@ test("the worker is reached through the head, whose host key is checked too", ()
   expect(jump).toContain("StrictHostKeyChecking=yes");
 });
 
+test("nodes behind another one find its connection where it shares it", () => {
+  const socket = "/tmp/shared-%C";
+  const master = understood(
+    [...sshOptions(routeTo(head, nodes), ssh, socket), "-p", String(head.port), "-l", head.user],
+    head.host,
+  )["controlpath"];
+  expect(master).toMatch(/^\/tmp\/shared-[0-9a-f]{40}$/);
+  const jump = proxyArguments(
+    understood(sshOptions(routeTo(worker, nodes), ssh, socket), worker.host)["proxycommand"] ?? "",
+  );
+  expect(understood(jump.slice(0, -2), head.host)["controlpath"]).toBe(master);
+});
+
 /** The jump's arguments, as the shell that ssh starts splits them, after ssh has expanded its percent signs. */
 function proxyArguments(command: string): string[] {
   const expanded = command.replaceAll("%%", "%").replace(/^ssh /, "");

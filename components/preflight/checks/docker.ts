@@ -41,9 +41,14 @@ function checkDaemon({ name, user }: NodeSettings, { docker }: NodeFacts, { acce
   }
 }
 
+/** Room that the image takes while it is unpacked, bytes. */
+export function imageBytes({ preflight }: Settings): number {
+  return preflight.imageGB * 1e9;
+}
+
 function checkImageDisk(node: string, facts: NodeFacts, settings: Settings, deployment: string): Problem[] {
   const free = facts.imageDisk?.freeBytes ?? null;
-  const needed = settings.preflight.imageGB * 1e9;
+  const needed = imageBytes(settings);
   if (free === null || free >= needed || facts.images.includes(localTag(deployment, settings.image))) return [];
   const found = `${gibibytes(free)} free at ${facts.imageDisk?.path ?? ""}`;
   return [problem("disk-short", node, { found, expected: `${gibibytes(needed)} for the image` })];

@@ -703,22 +703,33 @@ test.each(connections)("%s to the %s, exit code %j", (code, route, exit, stderr,
   });
 });
 
-test("a node behind one that can't be used has no problem of its own", async () => {
+/** Problems of two nodes with an `ssh` that does this when it is to reach the head, and the worker through it. */
+async function judgedWith(head: string, worker: string) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), "ssh-"));
   const before = process.env["PATH"];
   try {
-    const refuses = "echo 'aurora@10.1.230.180: Permission denied (publickey).' >&2; exit 255";
-    fs.writeFileSync(path.join(folder, "ssh"), `#!/bin/sh\n${refuses}\n`, { mode: 0o755 });
+    const script = `#!/bin/sh\ncase "$*" in\n*ProxyCommand=*) ${worker} ;;\n*) ${head} ;;\nesac\n`;
+    fs.writeFileSync(path.join(folder, "ssh"), script, { mode: 0o755 });
     process.env["PATH"] = `${folder}:${before ?? ""}`;
     const settings = settingsOf();
-    const probes = await gather(settings);
-    const problems = judge(probes, settings, deployment);
-    expect(brief(problems)).toEqual(["error spark-1 ssh-key-refused", "error spark-2 ssh-jump-host"]);
-    expect(problems[1]?.found).toBe("it is reached through spark-1, which can't be used: ssh-key-refused");
+    return judge(await gather(settings), settings, deployment);
   } finally {
     process.env["PATH"] = before;
     fs.rmSync(folder, { recursive: true });
   }
+}
+
+const refuses = "echo 'aurora@10.1.230.180: Permission denied (publickey).' >&2; exit 255";
+
+test("a node behind one that can't be used has no problem of its own, and is not tried", async () => {
+  const problems = await judgedWith(refuses, "exit 127");
+  expect(brief(problems)).toEqual(["error spark-1 ssh-key-refused", "error spark-2 ssh-jump-host"]);
+  expect(problems[1]?.found).toBe("it is reached through spark-1, which can't be used: ssh-key-refused");
+});
+
+test("a node behind one without Python is told from it", async () => {
+  const problems = await judgedWith("exit 127", refuses);
+  expect(brief(problems)).toEqual(["error spark-1 probe-failed", "error spark-2 ssh-key-refused"]);
 });
 
 /** Told once Ray is up, and of no facts. */
