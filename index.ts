@@ -3,7 +3,6 @@ import { BenchmarkRun } from "./components/benchmarkRun";
 import { routeTo } from "./components/connection";
 import { ContainerImage } from "./components/containerImage";
 import { Fabric } from "./components/fabric";
-import { memoryDemand } from "./components/memory";
 import { ModelWeights } from "./components/modelWeights";
 import { Preflight } from "./components/preflight";
 import { RayCluster } from "./components/rayCluster";
@@ -32,21 +31,10 @@ const head = spark(headSettings);
 const workers = workerSettings.map(spark);
 const sparks = [head, ...workers];
 
-const image = new ContainerImage("image", { head, workers, reference: settings.image, deployment });
+const image = new ContainerImage("image", { head, workers, settings, deployment });
 const weights = new ModelWeights("model", { nodes: sparks, path: settings.model.path });
 
-const cluster = new RayCluster("ray", {
-  head,
-  workers,
-  deployment,
-  accelerator: settings.accelerator,
-  memory: memoryDemand(settings),
-  image,
-  weights,
-  modelPath: settings.model.path,
-  environment: settings.server.environment,
-  secretEnvironment,
-});
+const cluster = new RayCluster("ray", { head, workers, deployment, settings, image, weights, secretEnvironment });
 const link = new Fabric("fabric", { settings, deployment, preflight, cluster });
 const server = new VllmServer("server", {
   head,

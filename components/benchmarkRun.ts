@@ -39,26 +39,24 @@ export class BenchmarkRun extends pulumi.ComponentResource {
       },
       { parent: this, dependsOn: server.ready },
     );
+    const file = `${head.directory}/${driver}`;
     const copied = copyToNode(
       `${name}-driver`,
-      { node: head, source: `scripts/benchmark/${driver}`, remotePath: `${head.directory}/${driver}` },
+      { node: head, source: `scripts/benchmark/${driver}`, remotePath: file },
       { parent: this, dependsOn: head.ready },
     );
     const checked = remoteStep(
       `${name}-syntax`,
-      { node: head, create: { script: "check_syntax.py", args: [`${head.directory}/${driver}`] }, timeoutSeconds: 30 },
+      { node: head, create: { script: "check_syntax.py", args: [file] }, timeoutSeconds: 30 },
       { parent: this, dependsOn: copied },
     );
-    const result = `${head.directory}/benchmark.json`;
     const run = remoteStep(
       `${name}-run`,
       {
         node: head,
         create: {
-          script: `../${driver}`,
+          script: file,
           args: [
-            "run",
-            result,
             container,
             port,
             settings.model.name,
@@ -66,8 +64,6 @@ export class BenchmarkRun extends pulumi.ComponentResource {
             JSON.stringify(settings.benchmark.scenarios),
           ],
         },
-        // A new connection measures nothing new.
-        update: { script: `../${driver}`, args: ["show", result] },
         triggers: [server.container.id, settings.benchmark.scenarios],
         timeoutSeconds: Math.ceil(settings.benchmark.timeoutMinutes * 60),
       },

@@ -56,8 +56,3 @@ export function localTag(deployment: string, reference: string): string {
 export function nodeDirectory(deployment: string): string {
   return `.dgx-spark-serving-${deployment}`;
 }
-
-/** Folder of our scripts on a node, relative to the user's home. */
-export function scriptDirectory(deployment: string): string {
-  return `${nodeDirectory(deployment)}/remote`;
-}

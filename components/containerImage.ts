@@ -1,7 +1,8 @@
 import * as pulumi from "@pulumi/pulumi";
 import { z } from "zod";
 import { localTag } from "./container";
-import { remoteStep, resultOf } from "./remoteStep";
+import { remoteStep, type RemoteStepArgs, resultOf } from "./remoteStep";
+import type { Settings } from "./schema";
 import type { SparkNode } from "./sparkNode";
 
 export interface ContainerImageArgs {
@@ -9,9 +10,8 @@ export interface ContainerImageArgs {
   head: SparkNode;
   /** Get it from the head, over the fabric. */
   workers: readonly SparkNode[];
-  /** `repository@sha256:…`. */
-  reference: string;
   deployment: string;
+  settings: Pick<Settings, "image" | "keepImages">;
 }
 
 const hour = 3600;
@@ -31,16 +31,16 @@ export class ContainerImage extends pulumi.ComponentResource {
 
   constructor(name: string, args: ContainerImageArgs, opts?: pulumi.ComponentResourceOptions) {
     super("dgx-spark-serving:index:ContainerImage", name, {}, opts);
-    const { head, workers } = args;
-    this.tag = localTag(args.deployment, args.reference);
-    const remove = { script: "remove-image.sh", args: [this.tag] };
+    const { head, workers, settings } = args;
+    this.tag = localTag(args.deployment, settings.image);
+    const removal = settings.keepImages ? {} : { delete: { script: "remove-image.sh", args: [args.deployment] } };
 
     const pulled = remoteStep(
       `${name}-pull`,
       {
         node: head,
-        create: { script: "pull-image.sh", args: [args.reference, this.tag] },
-        delete: remove,
+        create: { script: "pull-image.sh", args: [settings.image, this.tag] },
+        ...removal,
         timeoutSeconds: 2 * hour,
       },
       { parent: this },
@@ -57,7 +57,7 @@ export class ContainerImage extends pulumi.ComponentResource {
         { parent: this },
       );
       const publicKey = resultOf(key, (text) => keySchema.parse(JSON.parse(text)).publicKey);
-      this.ready.push(...workers.map((worker) => this.copyTo(name, worker, head, publicKey, pulled, remove)));
+      this.ready.push(...workers.map((worker) => this.copyTo(name, worker, head, publicKey, pulled, removal)));
     }
     this.registerOutputs({ tag: this.tag });
   }
@@ -68,20 +68,16 @@ export class ContainerImage extends pulumi.ComponentResource {
     head: SparkNode,
     publicKey: pulumi.Output<string>,
     pulled: pulumi.Resource,
-    remove: { script: string; args: string[] },
+    removal: Pick<RemoteStepArgs, "delete">,
   ): pulumi.Resource {
-    const receiver = `bash ${worker.scriptDirectory}/receive-image.sh`;
+    const from = head.settings.fabric.address;
+    const authorize = (action: string) => ({
+      script: "authorize-fabric-key.sh",
+      args: [action, from, worker.directory, publicKey],
+    });
     const authorized = remoteStep(
       `${name}-authorize-${worker.name}`,
-      {
-        node: worker,
-        create: { script: "authorize-fabric-key.sh", args: ["add", head.settings.fabric.address, receiver, publicKey] },
-        delete: {
-          script: "authorize-fabric-key.sh",
-          args: ["remove", head.settings.fabric.address, receiver, publicKey],
-        },
-        timeoutSeconds: 30,
-      },
+      { node: worker, create: authorize("add"), delete: authorize("remove"), triggers: [from], timeoutSeconds: 30 },
       { parent: this },
     );
     const { user, port, hostKey, fabric } = worker.settings;
@@ -107,7 +103,7 @@ export class ContainerImage extends pulumi.ComponentResource {
     );
     return remoteStep(
       `${name}-verify-${worker.name}`,
-      { node: worker, create: { script: "has-image.sh", args: [this.tag] }, delete: remove, timeoutSeconds: 60 },
+      { node: worker, create: { script: "has-image.sh", args: [this.tag] }, ...removal, timeoutSeconds: 60 },
       { parent: this, dependsOn: copied },
     );
   }

@@ -19,6 +19,8 @@ export interface EngineContainerArgs {
   /** Further variables, as `NAME=value`. */
   secretEnvironment: pulumi.Input<string[]>;
   modelPath: string;
+  /** When Docker starts it again. */
+  restart: "unless-stopped" | "on-failure";
   /** Docker volumes, by the folder that they are mounted on. */
   volumes: Readonly<Record<string, docker.Volume>>;
   /** Fabric addresses of the nodes that work together in it, where a change of these must make it anew. */
@@ -73,8 +75,8 @@ export function engineContainer(
       ipcMode: "host",
       // A Ray driver finds the node it is on by the raylet's process, which is in another container.
       pidMode: "host",
-      // Also after a reboot. vLLM ends with code 0 when it is told to stop or a rank is lost, so `on-failure` would not do.
-      restart: "unless-stopped",
+      // Also after a reboot.
+      restart: args.restart,
       logDriver: "json-file",
       logOpts: { "max-size": "50m", "max-file": "3" },
       // Time for the engine to leave the cluster, seconds.

@@ -1,7 +1,7 @@
 import * as pulumi from "@pulumi/pulumi";
 import type { AllReduceResult } from "./preflight/allReduce";
 import type { FabricFigures } from "./preflight/report";
-import { type Preflight, preflightStep } from "./preflight";
+import { type Preflight, preflightStep, unjudged } from "./preflight";
 import type { RayCluster } from "./rayCluster";
 import type { Settings } from "./schema";
 
@@ -41,7 +41,7 @@ export class Fabric extends pulumi.ComponentResource {
           step: "all-reduce",
           deployment,
           // Without what it does not depend on.
-          settings: { ...args.settings, server: undefined, benchmark: undefined },
+          settings: { ...args.settings, ...unjudged, server: undefined },
           triggers: cluster.containers.map(({ id }) => id),
         },
         { parent: this, dependsOn: cluster.ready },

@@ -24,8 +24,9 @@ export class Preflight extends pulumi.ComponentResource {
 
   constructor(name: string, args: PreflightArgs, opts?: pulumi.ComponentResourceOptions) {
     super("dgx-spark-serving:index:Preflight", name, {}, opts);
-    // Without the benchmark, which is not judged, and the environment, which may hold secrets.
-    const judged = { ...args.settings, benchmark: undefined, server: { ...args.settings.server, environment: {} } };
+    // Without what is not judged, and the environment, which may hold secrets.
+    const { settings } = args;
+    const judged = { ...settings, ...unjudged, server: { ...settings.server, environment: {} } };
     const { step, result } = preflightStep<PreflightResult>(
       `${name}-run`,
       { step: "nodes", deployment: args.deployment, settings: judged },
@@ -42,6 +43,9 @@ export class Preflight extends pulumi.ComponentResource {
     return this.result.apply(({ facts }) => facts[node] && machineFacts(facts[node]));
   }
 }
+
+/** Settings that no step of preflight depends on. */
+export const unjudged = { benchmark: undefined, keepImages: undefined };
 
 /** A step of `./scripts/preflight`. An error that it finds fails it; what was let pass is shown as a warning beside it. */
 export function preflightStep<Result extends { problems: Problem[] }>(

@@ -3,6 +3,7 @@ import { describeRoute } from "./connection";
 import type { MemoryDemand } from "./memory";
 import type { SparkNode } from "./sparkNode";
 import { runOnNode } from "./ssh";
+import { stepArguments, stepProgram } from "./step";
 
 const limitSeconds = 120;
 
@@ -29,10 +30,20 @@ export function prepareHook(
   { memory, ports }: Needs,
 ): pulumi.ResourceHook {
   return new pulumi.ResourceHook(`${name}-prepare`, async () => {
-    const script = `${node.scriptDirectory}/prepare_container.py`;
-    const needs = [memory.share, memory.atLeastBytes, ...ports].map(String);
-    const argv = ["python3", "-B", script, container, deployment, ...needs];
-    const { code, stderr } = await runOnNode(node.route, node.sshOptions, argv, { limitSeconds });
+    const script = "prepare_container.py";
+    const args = [container, deployment, ...[memory.share, memory.atLeastBytes, ...ports].map(String)];
+    const { directory, name: spark } = node;
+    const at = {
+      directory,
+      node: spark,
+      step: `${name}-prepare`,
+      timeoutSeconds: limitSeconds,
+      mode: "create",
+    } as const;
+    const { code, stderr } = await runOnNode(node.route, node.sshOptions, stepArguments({ script, args }, at), {
+      input: stepProgram([script]),
+      limitSeconds: limitSeconds + 30,
+    });
     if (code !== 0) {
       const why = stderr.trim() || `no answer within ${limitSeconds} s`;
       throw new Error(`${node.name}, ${describeRoute(node.route)}: ${why}`);

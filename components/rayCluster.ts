@@ -3,27 +3,21 @@ import * as pulumi from "@pulumi/pulumi";
 import { containerName } from "./container";
 import type { ContainerImage } from "./containerImage";
 import { engineContainer } from "./engineContainer";
-import type { MemoryDemand } from "./memory";
+import { memoryDemand } from "./memory";
 import type { ModelWeights } from "./modelWeights";
 import { rankEnvironment, sessionDirectory } from "./rank";
 import { rayAddress, rayArguments, rayPorts } from "./ray";
 import { remoteStep } from "./remoteStep";
-import type { Accelerator } from "./schema";
+import type { Settings } from "./schema";
 import type { SparkNode } from "./sparkNode";
 
 export interface RayClusterArgs {
   head: SparkNode;
   workers: readonly SparkNode[];
   deployment: string;
-  accelerator: Accelerator;
-  /** What the ranks will take of each node. */
-  memory: MemoryDemand;
+  settings: Pick<Settings, "accelerator" | "model" | "server">;
   image: ContainerImage;
   weights: ModelWeights;
-  /** Folder of the model on every node: the ranks read it in Ray's containers. */
-  modelPath: string;
-  /** Further variables of every rank. */
-  environment: Readonly<Record<string, string>>;
   /** Variables that hold secrets, as `NAME=value`. */
   secretEnvironment: pulumi.Output<string[]>;
 }
@@ -82,19 +76,26 @@ export class RayCluster extends pulumi.ComponentResource {
   }
 
   private startRay(name: string, node: SparkNode, args: RayClusterArgs, after: docker.Container[]): docker.Container {
+    const { accelerator, model, server } = args.settings;
     return engineContainer(
       name,
       {
-        ...args,
         node,
+        deployment: args.deployment,
+        accelerator,
         role: "ray",
         image: args.image.tag,
         argv: ["ray", ...rayArguments(node.settings, args.head.settings)],
-        environment: rankEnvironment(node.settings, args),
+        environment: rankEnvironment(node.settings, { accelerator, environment: server.environment }),
+        secretEnvironment: args.secretEnvironment,
+        // The ranks read it in Ray's containers.
+        modelPath: model.path,
         // A node that was taken out stays in its cluster for as long as the head lives. Made anew, the head takes all workers
         // with it, also those that are no longer wanted, before the others join again.
         ...(node === args.head && { members: [node, ...args.workers].map(({ settings }) => settings.fabric.address) }),
-        needs: { memory: args.memory, ports: rayPorts(node === args.head) },
+        needs: { memory: memoryDemand(args.settings), ports: rayPorts(node === args.head) },
+        // A worker may wait for its head for as long as it takes: Docker pauses up to a minute between starts.
+        restart: "unless-stopped",
         volumes: node === args.head ? { [sessionDirectory]: this.session } : {},
         after,
       },

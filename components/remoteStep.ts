@@ -4,13 +4,13 @@ import type { Route } from "./connection";
 import { shellLine } from "./quote";
 import type { NodeSettings, Settings } from "./schema";
 import type { SparkNode } from "./sparkNode";
+import { stepArguments, type StepPlace, stepProgram } from "./step";
 
 /** How a step reaches its node. Secret as a whole. */
 export type Connection = pulumi.Output<command.types.input.remote.ConnectionArgs>;
 
-/** A script under scripts/remote/, with its arguments. */
+/** A call as `StepCall` has it, its arguments known later. */
 export interface RemoteCall {
-  /** File name, e.g. `pull-image.sh`. */
   script: string;
   args: pulumi.Input<string>[];
 }
@@ -18,11 +18,9 @@ export interface RemoteCall {
 /** What a step does on its node. */
 export interface RemoteStepArgs {
   node: SparkNode;
-  /** Runs when the step is made or replaced. Must be safe to repeat and cheap when already true. */
+  /** Runs when the step is made or replaced, and when its arguments change. Safe to repeat and cheap when already true. */
   create: RemoteCall;
-  /** Runs when an input changed, the connection included. Default: `create` again. */
-  update?: RemoteCall;
-  /** Runs when the step goes away. */
+  /** Runs when the step goes away. What its arguments come from belongs among the triggers, or a change leaves something. */
   delete?: RemoteCall;
   /** Any change makes the step anew. */
   triggers?: pulumi.Input<unknown>[];
@@ -30,31 +28,9 @@ export interface RemoteStepArgs {
   timeoutSeconds: number;
 }
 
-const interpreters: Readonly<Record<string, string[]>> = { sh: ["bash"], py: ["python3", "-B"] };
-
-/**
- * The shell line of one call. `step.py` bounds it in time, ends it when the connection is gone, and names node and step
- * when it fails.
- *
- * @param at.directory where the scripts were copied to on the node, relative to the user's home
- */
-export function callLine(
-  call: { script: string; args: readonly string[] },
-  at: { directory: string; node: string; step: string; timeoutSeconds: number },
-): string {
-  const extension = call.script.slice(call.script.lastIndexOf(".") + 1);
-  const interpreter = interpreters[extension];
-  if (interpreter === undefined) throw new Error(`${call.script}: no interpreter for .${extension}`);
-  return shellLine([
-    ...["python3", "-B", `${at.directory}/step.py`, at.node, at.step, String(at.timeoutSeconds), "--"],
-    ...interpreter,
-    `${at.directory}/${call.script}`,
-    ...call.args,
-  ]);
-}
-
 /**
  * A short piece of work on a Spark. Its result is JSON on stdout, its progress is on stderr and streamed to the operator.
+ * A new connection, or a change of the script's text, does nothing but tell the result again; other arguments run it again.
  *
  * @param step name of the resource, which is also what a failing step is called on the node
  */
@@ -63,33 +39,42 @@ export function remoteStep(
   args: RemoteStepArgs,
   opts: pulumi.CustomResourceOptions,
 ): command.remote.Command {
-  const { node, timeoutSeconds } = args;
-  const line = (call: RemoteCall) =>
+  return stepCommand(step, args, pulumi.mergeOptions({ dependsOn: args.node.ready }, opts));
+}
+
+function stepCommand(
+  step: string,
+  { node, timeoutSeconds, triggers, ...calls }: RemoteStepArgs,
+  opts: pulumi.CustomResourceOptions,
+): command.remote.Command {
+  const line = (call: RemoteCall, mode: StepPlace["mode"]) =>
     pulumi
       .all(call.args)
-      .apply((words) =>
-        callLine(
-          { script: call.script, args: words },
-          { directory: node.scriptDirectory, node: node.name, step, timeoutSeconds },
+      .apply((args) =>
+        shellLine(
+          stepArguments(
+            { script: call.script, args },
+            { directory: node.directory, node: node.name, step, timeoutSeconds, mode },
+          ),
         ),
       );
+  const scripts = [calls.create.script, ...(calls.delete ? [calls.delete.script] : [])];
   return new command.remote.Command(
     step,
     {
-      ...common(node),
-      create: line(args.create),
-      update: line(args.update ?? args.create),
-      ...(args.delete && { delete: line(args.delete).apply((text) => onlyIn(node.scriptDirectory, text)) }),
-      ...(args.triggers && { triggers: args.triggers }),
+      connection: node.connection,
+      create: line(calls.create, "create"),
+      update: line(calls.create, "again"),
+      ...(calls.delete && { delete: line(calls.delete, "delete") }),
+      ...(triggers && { triggers }),
+      stdin: stepProgram(scripts),
+      // sshd refuses variables without AcceptEnv, so none are sent.
+      addPreviousOutputInEnv: false,
+      // stdout is the result, for the program; people read stderr.
+      logging: command.remote.Logging.Stderr,
     },
-    // The node's scripts go last, so that every `delete` still finds its own.
-    { deleteBeforeReplace: true, ...pulumi.mergeOptions({ dependsOn: node.ready }, opts) },
+    { deleteBeforeReplace: true, ...opts },
   );
-}
-
-/** A line that does nothing on a node whose scripts are gone, such as one that was set up anew: else it could never be destroyed. */
-function onlyIn(directory: string, line: string): string {
-  return shellLine(["sh", "-c", `[ ! -d "$0" ] || { ${line}; }`, directory]);
 }
 
 /** The step's result, as its script printed it. */
@@ -102,12 +87,8 @@ export function resultOf<T>(
 
 /** The deployment's folder on a node: made first, removed last with all that is in it. */
 export function workspace(name: string, node: SparkNode, opts: pulumi.CustomResourceOptions): command.remote.Command {
-  const make = shellLine(["mkdir", "-p", "-m", "700", node.directory]);
-  return new command.remote.Command(
-    name,
-    { ...common(node), create: make, update: make, delete: shellLine(["rm", "-rf", node.directory]) },
-    { deleteBeforeReplace: true, ...opts },
-  );
+  const call = (action: string) => ({ script: "workspace.sh", args: [action, node.directory] });
+  return stepCommand(name, { node, create: call("make"), delete: call("remove"), timeoutSeconds: 60 }, opts);
 }
 
 /**
@@ -140,39 +121,23 @@ export function operatorStep(
 
 export interface CopyArgs {
   node: SparkNode;
-  /** File or folder, relative to the program. */
+  /** File, relative to the program. */
   source: string;
-  /** Existing folder on the node, relative to the user's home; the copy goes below it under its own name. */
+  /** File on the node, relative to the user's home, in a folder that is there. */
   remotePath: string;
 }
 
-/** Copies a file or folder to a node, again whenever its content changes. */
+/** Copies a file to a node, again whenever its content changes. */
 export function copyToNode(
   name: string,
   { node, source, remotePath }: CopyArgs,
   opts: pulumi.CustomResourceOptions,
 ): command.remote.CopyToRemote {
-  const isFile = /\.[a-z]+$/.test(source);
   return new command.remote.CopyToRemote(
     name,
-    {
-      connection: node.connection,
-      source: isFile ? new pulumi.asset.FileAsset(source) : new pulumi.asset.FileArchive(source),
-      remotePath,
-    },
+    { connection: node.connection, source: new pulumi.asset.FileAsset(source), remotePath },
     opts,
   );
-}
-
-/** What every command has in common. */
-function common(node: SparkNode) {
-  return {
-    connection: node.connection,
-    // sshd refuses variables without AcceptEnv, so none are sent.
-    addPreviousOutputInEnv: false,
-    // stdout is the result, for the program; people read stderr.
-    logging: command.remote.Logging.Stderr,
-  };
 }
 
 /**

@@ -229,6 +229,11 @@ export const schema = z.strictObject({
       }),
     })
     .prefault({}),
+  keepImages: z.boolean().default(false).meta({
+    description:
+      "Leave the image on the nodes when the deployment is destroyed, so that the next one need not copy it again.",
+    example: "true",
+  }),
   preflight: z
     .strictObject({
       allow: z.array(z.enum(errorCodes)).default([]).meta({

@@ -1,10 +1,10 @@
 import * as docker from "@pulumi/docker";
 import * as pulumi from "@pulumi/pulumi";
 import { describeRoute, type Route, sshOptions } from "./connection";
-import { nodeDirectory, scriptDirectory } from "./container";
+import { nodeDirectory } from "./container";
 import type { Preflight } from "./preflight";
 import type { MachineFacts } from "./preflight/facts";
-import { type Connection, connectionOf, copyToNode, workspace } from "./remoteStep";
+import { type Connection, connectionOf, workspace } from "./remoteStep";
 import { urlHost } from "./ray";
 import type { NodeSettings, Settings } from "./schema";
 
@@ -22,7 +22,8 @@ export interface SparkNodeArgs {
 }
 
 /**
- * One Spark: the connection to it, a folder for our scripts, the facts of the machine, and a Docker provider over SSH. Destroying it removes the folder.
+ * One Spark: the connection to it, a folder for what the deployment keeps there, the facts of the machine, and a Docker
+ * provider over SSH. Destroying it removes the folder.
  */
 export class SparkNode extends pulumi.ComponentResource {
   readonly settings: NodeSettings;
@@ -33,14 +34,12 @@ export class SparkNode extends pulumi.ComponentResource {
   readonly name: string;
   /** Folder of this deployment on the node, relative to the user's home. */
   readonly directory: string;
-  /** Folder of the scripts on the node, relative to the user's home. */
-  readonly scriptDirectory: string;
   readonly connection: Connection;
   /** Containers on this node are made with this provider. */
   readonly provider: docker.Provider;
   /** What preflight saw of the machine. */
   readonly facts: pulumi.Output<MachineFacts | undefined>;
-  /** Steps on the node come after this: the scripts are there. */
+  /** Steps on the node come after this, and go before it. */
   readonly ready: pulumi.Resource;
 
   constructor(name: string, args: SparkNodeArgs, opts?: pulumi.ComponentResourceOptions) {
@@ -51,15 +50,9 @@ export class SparkNode extends pulumi.ComponentResource {
     this.sshOptions = sshOptions(route, ssh);
     this.name = route.node.name;
     this.directory = nodeDirectory(args.deployment);
-    this.scriptDirectory = scriptDirectory(args.deployment);
     this.connection = connectionOf(route, ssh, privateKey);
 
-    const folder = workspace(`${name}-workspace`, this, { parent: this, dependsOn: preflight.passed });
-    this.ready = copyToNode(
-      `${name}-scripts`,
-      { node: this, source: "scripts/remote", remotePath: this.directory },
-      { parent: this, dependsOn: folder },
-    );
+    this.ready = workspace(`${name}-workspace`, this, { parent: this, dependsOn: preflight.passed });
     this.provider = new docker.Provider(
       `${name}-docker`,
       {

@@ -6,6 +6,7 @@ import type { ContainerImage } from "./containerImage";
 import { engineContainer } from "./engineContainer";
 import type { Fabric } from "./fabric";
 import { memoryDemand } from "./memory";
+import { keptRunning } from "./keepRunning";
 import { rankEnvironment, sessionDirectory } from "./rank";
 import { rayAddress, urlHost } from "./ray";
 import type { RayCluster } from "./rayCluster";
@@ -98,7 +99,8 @@ export class VllmServer extends pulumi.ComponentResource {
         role: "server",
         image: args.image.tag,
         accelerator,
-        argv: ["vllm", ...vllmArguments(args.settings, head.settings, cluster.containers.length)],
+        argv: keptRunning(["vllm", ...vllmArguments(args.settings, head.settings, cluster.containers.length)]),
+        restart: "on-failure",
         environment: {
           ...rankEnvironment(head.settings, { accelerator, environment: server.environment }),
           RAY_ADDRESS: rayAddress(head.settings),

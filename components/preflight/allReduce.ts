@@ -1,9 +1,10 @@
 import { z } from "zod";
 import { routeTo, sshOptions } from "../connection";
-import { containerName, nodeDirectory, scriptDirectory } from "../container";
+import { containerName, nodeDirectory } from "../container";
 import { rayAddress } from "../ray";
 import type { Settings } from "../schema";
 import { runOnNode } from "../ssh";
+import { stepArguments, stepProgram } from "../step";
 import { allow } from "./judge";
 import { problem, type Problem } from "./problem";
 import { ncclVerdict, readNcclDebug } from "./readers/nccl";
@@ -39,14 +40,25 @@ export async function runAllReduce(settings: Settings, deployment: string): Prom
   const [head] = nodes;
   const route = routeTo(head, nodes);
   const options = sshOptions(route, ssh);
-  const argv = [
-    ...["python3", "-B", `${scriptDirectory(deployment)}/measure_fabric.py`],
+  const script = "measure_fabric.py";
+  const directory = nodeDirectory(deployment);
+  const args = [
     ...(["ray", "server"] as const).map((role) => containerName(deployment, role)),
-    ...[`${nodeDirectory(deployment)}/fabric.json`, String(limitSeconds), rayAddress(head)],
+    ...[`${directory}/fabric.json`, String(limitSeconds), rayAddress(head)],
     ...[settings.accelerator === "gb10" ? "nccl" : "gloo", String(tensorBytes)],
     ...nodes.map(({ fabric }) => fabric.address),
   ];
-  const { code, stdout, stderr } = await runOnNode(route, options, argv, { limitSeconds: limitSeconds + 60 });
+  const at = {
+    directory,
+    node: head.name,
+    step: "all-reduce",
+    timeoutSeconds: limitSeconds + 30,
+    mode: "create",
+  } as const;
+  const { code, stdout, stderr } = await runOnNode(route, options, stepArguments({ script, args }, at), {
+    input: stepProgram([script]),
+    limitSeconds: limitSeconds + 60,
+  });
   if (code === 0) return judgeAllReduce(measuredSchema.parse(JSON.parse(stdout)), settings);
   const found = stderr.trim() || "no answer";
   return { figures: null, problems: [problem("all-reduce-failed", head.name, { found, expected: "a sum" })] };

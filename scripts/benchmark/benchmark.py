@@ -1,11 +1,8 @@
-"""Benchmark driver, run on the head:
-
-    benchmark.py run RESULT_FILE CONTAINER PORT MODEL TOKENIZER SCENARIOS_JSON
-    benchmark.py show RESULT_FILE
+"""Benchmark driver, run on the head: benchmark.py CONTAINER PORT MODEL TOKENIZER SCENARIOS_JSON
 
 Each scenario is one run of the load tool in the serving image, `vllm bench serve`, against the server's completions
 endpoint: random prompts of a fixed length, the end-of-text token ignored. Prints the figures as JSON, units in the
-names, and keeps them in RESULT_FILE. A failed or empty request fails the run: its figures would flatter.
+names. A failed or empty request fails the run: its figures would flatter.
 
 No prompt is sent twice, or the server's prefix cache would be measured: each scenario of each run has a seed of its own,
 and the driver warms the server up by other prompts, because the load tool's own warm-up sends those that it measures.
@@ -170,7 +167,7 @@ def measure(scenario, container, port, model, tokenizer, key, seed):
     return {**result, "seed": seed, "warmupRequests": warmup_requests}
 
 
-def run(result_file, container, port, model, tokenizer, scenarios):
+def main(container, port, model, tokenizer, scenarios):
     started = datetime.datetime.now(datetime.timezone.utc)
     key = output(container, "printenv", "VLLM_API_KEY").strip()
     version = " ".join(output(container, "vllm", "--version").split()[-1:])
@@ -186,19 +183,7 @@ def run(result_file, container, port, model, tokenizer, scenarios):
         )
         results.append(result)
     report = {"tool": f"vllm bench serve {version}", "model": model, "startedAt": started.isoformat(timespec="seconds"), "scenarios": results}
-    with open(f"{result_file}.new", "w", encoding="utf-8") as file:
-        json.dump(report, file)
-    os.replace(f"{result_file}.new", result_file)
+    print(json.dumps(report))
 
 
-def show(result_file):
-    try:
-        with open(result_file, encoding="utf-8") as file:
-            print(file.read())
-    except OSError as error:
-        fail(f"there are no figures to show, run the benchmark first: {error}")
-
-
-if sys.argv[1] == "run":
-    run(*sys.argv[2:])
-show(sys.argv[2])
+main(*sys.argv[1:])

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Lets the head's fabric key run one command on this node, and nothing else:
-# authorize-fabric-key.sh add|remove FROM_ADDRESS COMMAND PUBLIC_KEY
+# Lets the head's fabric key run receive-image.sh on this node, and nothing else:
+# authorize-fabric-key.sh add|remove FROM_ADDRESS FOLDER PUBLIC_KEY
 set -euo pipefail
 export LC_ALL=C
-action=$1 from=$2 command=$3 key=$4
+action=$1 from=$2 folder=$3 key=$4
+receiver=$folder/receive-image.sh
 
 case $action in
   add | remove) ;;
   *) echo "add or remove, not $action" >&2 && exit 2 ;;
 esac
-if [[ ! $key =~ ^ssh-ed25519\ [A-Za-z0-9+/=]{40,}(\ .*)?$ ]]; then
+if [[ $action = add && ! $key =~ ^ssh-ed25519\ [A-Za-z0-9+/=]{40,}(\ .*)?$ ]]; then
   echo "not a public key (ssh-ed25519 BODY): '$key'" >&2
   exit 2
 fi
 read -r type body _ <<<"$key"
 # What the line begins with makes it ours, not the key: a renewed key takes the place of the old one.
-prefix="restrict,from=\"$from\",command=\"$command\" "
+prefix="restrict,from=\"$from\",command=\"bash $receiver\" "
 entry="$prefix$type $body dgx-spark-serving"
 
 (umask 077 && mkdir -p "$HOME/.ssh")
@@ -40,6 +41,13 @@ present=$(lines 1)
 if [ "$action" = add ]; then wanted=$entry; else wanted=''; fi
 
 changed=false
+source=$(dirname "$0")/receive-image.sh
+if [ "$action" = add ] && ! cmp --silent "$source" "$receiver"; then
+  # Not the file that a copy may be reading.
+  cp "$source" "$receiver.new"
+  mv "$receiver.new" "$receiver"
+  changed=true
+fi
 if [ "$present" != "$wanted" ]; then
   # The list is written whole, then moved into place: a person's own keys are in it.
   new=$(mktemp "$file.XXXXXX")

@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
-# Takes our tag off an image: remove-image.sh TAG. Without another name the image goes too.
+# Takes a deployment's tags off its images, also those of former ones: remove-image.sh DEPLOYMENT. An image without
+# another name goes too.
 set -euo pipefail
-tag=$1
+deployment=$1
 
 changed=false
-if docker image inspect "$tag" >/dev/null 2>&1; then
-  docker image rm "$tag" >&2
-  changed=true
-fi
+while read -r tag; do
+  # Not those of a deployment whose name begins with this one's.
+  if [[ $tag =~ -[0-9a-f]{12}$ && ${tag%-*} = "dgx-spark-serving:$deployment" ]]; then
+    docker image rm "$tag" >&2
+    changed=true
+  fi
+done < <(docker images --format '{{.Repository}}:{{.Tag}}' dgx-spark-serving)
 printf '{"changed": %s}\n' "$changed"

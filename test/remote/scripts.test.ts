@@ -32,11 +32,19 @@ test("an image is pulled once, and tagged once", async () => {
   expect(await twice("has-image.sh", ["dgx-spark-serving:t"])).toEqual(
     Array(2).fill({ changed: false, id: "sha256:1" }),
   );
-  expect(await twice("remove-image.sh", ["dgx-spark-serving:t"])).toEqual([{ changed: true }, { changed: false }]);
-  expect(await box.run("has-image.sh", ["dgx-spark-serving:t"])).toMatchObject({
+  expect(await box.run("has-image.sh", ["dgx-spark-serving:u"])).toMatchObject({
     code: 1,
-    stderr: "image dgx-spark-serving:t is not on this node\n",
+    stderr: "image dgx-spark-serving:u is not on this node\n",
   });
+});
+
+test("all images of a deployment go, and nobody else's", async () => {
+  const others = ["dgx-spark-serving:lab-2-0123456789ab", "dgx-spark-serving:lab-mine", "vllm:lab-0123456789ab"];
+  const own = ["dgx-spark-serving:lab-0123456789ab", "dgx-spark-serving:lab-ba9876543210"];
+  const image = { id: "sha256:1", architecture };
+  box.write("docker-world/images.json", Object.fromEntries([...others, ...own].map((name) => [name, image])));
+  expect(await twice("remove-image.sh", ["lab"])).toEqual([{ changed: true }, { changed: false }]);
+  expect(Object.keys(JSON.parse(box.read("docker-world/images.json")) as object)).toEqual(others);
 });
 
 test("an image that the registry lacks, or for another machine, is refused", async () => {
@@ -92,41 +100,52 @@ test.each<[string, (file: string) => void]>([
 const body = "AAAAC3NzaC1lZDI1NTE5AAAAIFabric0123456789+/abcdefghijklmnopqrstuvwxyz=";
 const renewed = body.replace("Fabric", "Renewed");
 const authorizedKeys = ".ssh/authorized_keys";
-const authorize = (
-  action: string,
-  key = `ssh-ed25519 ${body} x`,
-  command = "bash receive.sh",
-  from = "192.168.200.12",
-) => box.run("authorize-fabric-key.sh", [action, from, command, key]);
-const entry = (key = body, command = "bash receive.sh", from = "192.168.200.12") =>
-  `restrict,from="${from}",command="${command}" ssh-ed25519 ${key} dgx-spark-serving\n`;
+/** The deployment's folder, as the step that makes it leaves it. */
+function folder(name = "work"): string {
+  fs.mkdirSync(path.join(box.home, name), { recursive: true });
+  return name;
+}
+const authorize = (action: string, key = `ssh-ed25519 ${body} x`, work = folder(), from = "192.168.200.12") =>
+  box.run("authorize-fabric-key.sh", [action, from, work, key]);
+const entry = (key = body, work = "work", from = "192.168.200.12") =>
+  `restrict,from="${from}",command="bash ${work}/receive-image.sh" ssh-ed25519 ${key} dgx-spark-serving\n`;
 
 test("the fabric key may run one command from one address, and the person's own keys stay as they are", async () => {
   const own = "ssh-ed25519 AAAAOwn me@desk";
   box.write(".ssh/authorized_keys", own, 0o600);
-  const args = ["192.168.200.12", "bash receive.sh", `ssh-ed25519 ${body} dgx-spark-serving`];
+  const args = ["192.168.200.12", folder(), `ssh-ed25519 ${body} dgx-spark-serving`];
   expect(await twice("authorize-fabric-key.sh", ["add", ...args])).toEqual([{ changed: true }, { changed: false }]);
-  expect(box.read(".ssh/authorized_keys")).toBe(
-    `${own}\nrestrict,from="192.168.200.12",command="bash receive.sh" ssh-ed25519 ${body} dgx-spark-serving\n`,
-  );
+  expect(box.read(".ssh/authorized_keys")).toBe(`${own}\n${entry()}`);
+  expect(box.read("work/receive-image.sh")).toBe(fs.readFileSync("scripts/remote/receive-image.sh", "utf8"));
   expect(fs.statSync(path.join(box.home, ".ssh/authorized_keys")).mode & 0o777).toBe(0o600);
   expect(await twice("authorize-fabric-key.sh", ["remove", ...args])).toEqual([{ changed: true }, { changed: false }]);
   expect(box.read(".ssh/authorized_keys")).toBe(`${own}\n`);
   expect(fs.readdirSync(path.join(box.home, ".ssh"))).toEqual(["authorized_keys"]);
 });
 
+test("what runs for the key is put right when somebody changed it", async () => {
+  await authorize("add");
+  for (const change of ["echo changed", undefined]) {
+    if (change === undefined) fs.rmSync(path.join(box.home, "work/receive-image.sh"));
+    else box.write("work/receive-image.sh", change);
+    expect((await authorize("add")).stdout).toBe('{"changed": true}\n');
+    expect(box.read("work/receive-image.sh")).toBe(fs.readFileSync("scripts/remote/receive-image.sh", "utf8"));
+    expect(fs.readdirSync(path.join(box.home, "work"))).toEqual(["receive-image.sh"]);
+  }
+});
+
 test.each(["", "ssh-ed25519", "ssh-ed25519 ", "ssh-ed25519  x", "ssh-ed25519 AAAA", `ssh-rsa ${body}`, body])(
-  "what is no public key changes nothing: %j",
+  "what is no public key is not let in, and is in nobody's way out: %j",
   async (key) => {
-    const lines = `ssh-ed25519 AAAAOwn me@desk\n# a comment\n${entry()}`;
-    box.write(authorizedKeys, lines, 0o600);
-    for (const action of ["add", "remove"]) {
-      expect(await authorize(action, key)).toEqual({
-        code: 2,
-        stdout: "",
-        stderr: `not a public key (ssh-ed25519 BODY): '${key}'\n`,
-      });
-    }
+    const lines = "ssh-ed25519 AAAAOwn me@desk\n# a comment\n";
+    box.write(authorizedKeys, lines + entry(), 0o600);
+    expect(await authorize("add", key)).toEqual({
+      code: 2,
+      stdout: "",
+      stderr: `not a public key (ssh-ed25519 BODY): '${key}'\n`,
+    });
+    expect(box.read(authorizedKeys)).toBe(lines + entry());
+    expect((await authorize("remove", key)).stdout).toBe('{"changed": true}\n');
     expect(box.read(authorizedKeys)).toBe(lines);
   },
 );
@@ -136,8 +155,8 @@ test("a renewed key takes the place of the old one, and all other lines stay byt
     "# a comment, and a line that ends like Windows does\r\n\n",
     "ssh-rsa AAAAOwn me@desk\r\n",
     `ssh-ed25519 ${body} the person's own use of the key\n`,
-    entry(body, "bash other.sh"),
-    entry(body, "bash receive.sh", "192.168.200.1"),
+    entry(body, "other"),
+    entry(body, "work", "192.168.200.1"),
     `# ${entry()}`,
     "  \t trailing blanks and bytes: \u00e9 \\n \n",
   ].join("");
@@ -151,8 +170,8 @@ test("a renewed key takes the place of the old one, and all other lines stay byt
   expect(fs.statSync(path.join(box.home, authorizedKeys)).mode & 0o777).toBe(0o640);
 });
 
-test("a command with a backslash is found again", async () => {
-  const command = String.raw`bash a\tb.sh`;
+test("a folder with a backslash is found again", async () => {
+  const command = folder(String.raw`a\tb`);
   expect((await authorize("add", undefined, command)).stdout).toBe('{"changed": true}\n');
   expect((await authorize("add", undefined, command)).stdout).toBe('{"changed": false}\n');
   expect(box.read(authorizedKeys)).toBe(entry(body, command));
@@ -169,7 +188,7 @@ test("a list of keys that is a link stays one", async () => {
 });
 
 test("deployments that authorize at the same time all get their entry, and nothing else is left", async () => {
-  const commands = Array.from({ length: 8 }, (_, index) => `bash ${String(index)}/receive.sh`);
+  const commands = Array.from({ length: 8 }, (_, index) => folder(String(index)));
   const results = await Promise.all(commands.map((command) => authorize("add", undefined, command)));
   expect(results.map(({ stdout }) => stdout)).toEqual(commands.map(() => '{"changed": true}\n'));
   expect(

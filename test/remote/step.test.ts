@@ -1,8 +1,9 @@
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import * as fs from "node:fs";
 import * as path from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { processes, Sandbox, until } from "./sandbox";
+import { stepArguments, type StepPlace } from "../../components/step";
+import { type Ended, processes, Sandbox, until } from "./sandbox";
 
 let box: Sandbox;
 beforeEach(() => {
@@ -12,84 +13,177 @@ afterEach(() => {
   box.remove();
 });
 
-const step = (seconds: number, ...argv: string[]) =>
-  box.run("step.py", ["spark-2", "image-pull", String(seconds), "--", ...argv]);
+const place: StepPlace = { directory: "work", node: "spark-2", step: "image-pull", timeoutSeconds: 10, mode: "create" };
 
-test("output and success pass through", async () => {
-  expect(await step(10, "sh", "-c", "echo out; echo err >&2")).toEqual({ code: 0, stdout: "out\n", stderr: "err\n" });
+/** `step.py` with these scripts in it. */
+function program(files: Record<string, string>): string {
+  const source = fs.readFileSync("scripts/remote/step.py", "utf8");
+  const filled = source.replace("FILES = {}", () => `FILES = json.loads(${JSON.stringify(JSON.stringify(files))})`);
+  expect(filled).not.toBe(source);
+  return filled;
+}
+
+/** Starts a step as the operator does; its program goes in by stdin, with this text as the script. */
+function start(
+  text: string,
+  changes: Partial<StepPlace> = {},
+  args: string[] = [],
+  script = "script.sh",
+): ChildProcess {
+  const [python = "", ...rest] = stepArguments({ script, args }, { ...place, ...changes });
+  const child = spawn(python, rest, { cwd: box.home, env: box.environment() });
+  child.stdin.end(program({ [path.basename(script)]: text }));
+  return child;
+}
+
+function ended(child: ChildProcess): Promise<Ended> {
+  const output = { stdout: "", stderr: "" };
+  child.stdout?.on("data", (text: Buffer) => (output.stdout += text.toString()));
+  child.stderr?.on("data", (text: Buffer) => (output.stderr += text.toString()));
+  return new Promise((resolve) => {
+    child.on("close", (code) => {
+      resolve({ code, ...output });
+    });
+  });
+}
+
+/** Runs a step whose script is this text. */
+const step = (script: string, changes: Partial<StepPlace> = {}, args: string[] = []) =>
+  ended(start(script, changes, args));
+
+/** What is in the deployment's folder. */
+const left = () => fs.readdirSync(path.join(box.home, "work")).sort();
+
+test("output and success pass through, and nothing of the script is left", async () => {
+  expect(await step("echo out; echo err >&2")).toEqual({ code: 0, stdout: "out\n", stderr: "err\n" });
+  expect(left()).toEqual(["node", "results"]);
+  expect(fs.statSync(path.join(box.home, "work")).mode & 0o777).toBe(0o700);
 });
 
-test("a failure names node and step, and keeps the exit code", async () => {
-  expect(await step(10, "sh", "-c", "echo why >&2; exit 7")).toEqual({
-    code: 7,
+test("a failure names node and step, keeps the exit code, and is not remembered", async () => {
+  const result = { code: 7, stdout: "", stderr: "why\nimage-pull on spark-2: failed (exit code 7)\n" };
+  expect(await step("echo why >&2; exit 7")).toEqual(result);
+  expect(left()).toEqual(["node", "results"]);
+  expect(await step("echo why >&2; exit 7", { mode: "again" })).toEqual(result);
+});
+
+test("arguments arrive as they are, also where the script is a file of the node", async () => {
+  const words = ["a b", "$HOME", "'\"", "*", "\n", "é \u{1f600}", "-x", ""];
+  const show = "import json, sys\nprint(json.dumps(sys.argv[1:]))\n";
+  const shown = await ended(start(show, {}, words, "show.py"));
+  expect(JSON.parse(shown.stdout)).toEqual(words);
+  box.write("work/show.py", show);
+  expect(JSON.parse((await ended(start("exit 1", {}, words, "work/show.py"))).stdout)).toEqual(words);
+});
+
+test("a known result is told again without a run, a changed call or a lost result makes one", async () => {
+  const count = 'echo x >>runs; wc -l <runs; echo "$@"';
+  const again = (...args: string[]) => step(count, { mode: "again" }, args);
+  expect((await step(count, {}, ["a"])).stdout).toBe("1\na\n");
+  expect((await again("a")).stdout).toBe("1\na\n");
+  // Also when only the script's text is another one.
+  expect((await step(`# a comment\n${count}`, { mode: "again" }, ["a"])).stdout).toBe("1\na\n");
+  expect((await again("b")).stdout).toBe("2\nb\n");
+  expect((await again("b")).stdout).toBe("2\nb\n");
+  for (const record of ["", "{", "[]", '{"call": 1}', undefined]) {
+    const before = box.read("runs");
+    if (record === undefined) fs.rmSync(path.join(box.home, "work"), { recursive: true });
+    else box.write("work/results/image-pull.json", record);
+    await again("b");
+    expect(box.read("runs")).toBe(`${before}x\n`);
+  }
+  expect((await step(count, {}, ["b"])).stdout).toBe("8\nb\n");
+});
+
+test("each step has a result of its own", async () => {
+  await step("echo one");
+  expect((await step("echo two", { mode: "again", step: "image-verify" })).stdout).toBe("two\n");
+  expect((await step("exit 1", { mode: "again" })).stdout).toBe("one\n");
+});
+
+test("a deletion is not done where the folder has become that of another node", async () => {
+  await step("true", { node: "spark-b" });
+  expect(await step("echo gone >gone", { mode: "delete" })).toEqual({
+    code: 0,
     stdout: "",
-    stderr: "why\nimage-pull on spark-2: failed (exit code 7)\n",
+    stderr: "image-pull on spark-2: nothing to do, this machine is spark-b now\n",
   });
+  expect(fs.existsSync(path.join(box.home, "gone"))).toBe(false);
+  await step("echo gone >gone", { mode: "delete", node: "spark-b" });
+  expect(box.read("gone")).toBe("gone\n");
+});
+
+test("a deletion is done where nothing is known, and by the step that removes the folder too", async () => {
+  expect((await step("echo gone >gone", { mode: "delete" })).code).toBe(0);
+  expect(box.read("gone")).toBe("gone\n");
+  expect(await step('rm -rf "$1"', { mode: "delete" }, ["work"])).toEqual({ code: 0, stdout: "", stderr: "" });
+  expect(fs.existsSync(path.join(box.home, "work"))).toBe(false);
+});
+
+test("a step waits for the end of the same one, whose connection may have been lost", async () => {
+  const order = (name: string) => `echo ${name} >>order; sleep 0.7; echo ${name} >>order`;
+  const first = ended(start(order("a")));
+  await until(() => fs.existsSync(path.join(box.home, "order")));
+  await Promise.all([first, step(order("b")), step("true", { step: "another" })]);
+  expect(box.read("order")).toBe("a\na\nb\nb\n");
 });
 
 test("when the time is up the work is stopped with its children", async () => {
-  const result = await step(0.5, "sh", "-c", "echo $$ > pid; sleep 60 & wait");
+  const result = await step("echo $$ > pid; sleep 60 & wait", { timeoutSeconds: 0.5 });
   expect(result).toEqual({
     code: 124,
     stdout: "",
     stderr: "image-pull on spark-2: stopped, it took longer than 0.5 s\n",
   });
   expect(groupOf(box.read("pid"))).toEqual([]);
+  expect(left()).toEqual(["node", "results"]);
 });
 
 test.each(["SIGTERM", "SIGHUP", "SIGINT"] as const)("on %s the work is stopped with its children", async (signal) => {
-  const child = start();
+  const child = start("echo $$ > pid; sleep 60 & wait");
   await until(() => fs.existsSync(path.join(box.home, "pid")) && box.read("pid").endsWith("\n"));
-  const ended = new Promise((resolve) => child.on("close", resolve));
+  const end = ended(child);
   child.kill(signal);
-  await ended;
+  await end;
   expect(groupOf(box.read("pid"))).toEqual([]);
+  expect(left()).toEqual(["node", "results"]);
 });
 
 test("a child that ignores the kind signal is killed, though its leader is gone", async () => {
   // The leader ends at once on SIGTERM; its child has ended nothing when the grace is over.
   const deaf = "trap '' TERM; while :; do sleep 0.2; done";
-  const result = await step(1, "sh", "-c", `echo $$ > pid; sh -c "${deaf}" & wait`);
+  const result = await step(`echo $$ > pid; sh -c "${deaf}" & wait`, { timeoutSeconds: 1 });
   expect(result.code).toBe(124);
   expect(groupOf(box.read("pid"))).toEqual([]);
 });
 
 test("a child that takes its time to end is let end, though its leader is gone", async () => {
   const slow = "trap 'sleep 1; echo ended > ended; exit' TERM; while :; do sleep 0.1; done";
-  await step(1, "sh", "-c", `echo $$ > pid; sh -c "${slow}" & wait`);
+  await step(`echo $$ > pid; sh -c "${slow}" & wait`, { timeoutSeconds: 1 });
   expect(box.read("ended")).toBe("ended\n");
+});
+
+test("a step that leaves something in the background returns", async () => {
+  const started = Date.now();
+  expect((await step("sleep 30 & echo $! >pid; echo done")).stdout).toBe("done\n");
+  expect(Date.now() - started).toBeLessThan(10_000);
+  process.kill(Number(box.read("pid")), "SIGKILL");
 });
 
 test("when the connection is gone the work is stopped", async () => {
   // A shell in the place of sshd: the step's parent, which is killed.
-  const parent = spawn(
-    "sh",
-    [
-      "-c",
-      `python3 -B '${path.resolve("scripts/remote/step.py")}' n s 60 -- sh -c 'echo $$ > pid; sleep 60 & wait'; true`,
-    ],
-    {
-      cwd: box.home,
-      env: box.environment(),
-      stdio: "ignore",
-    },
-  );
+  const text = program({ "script.sh": "echo $$ > pid; sleep 60 & wait" });
+  const file = box.write("program", text);
+  const argv = stepArguments({ script: "script.sh", args: [] }, { ...place, timeoutSeconds: 60 });
+  const parent = spawn("sh", ["-c", `${argv.join(" ")} <'${file}'; true`], {
+    cwd: box.home,
+    env: box.environment(),
+    stdio: "ignore",
+  });
   await until(() => fs.existsSync(path.join(box.home, "pid")) && box.read("pid").endsWith("\n"));
   parent.kill("SIGKILL");
   await until(() => groupOf(box.read("pid")).length === 0);
 });
-
-function start() {
-  return spawn(
-    "python3",
-    ["-B", path.resolve("scripts/remote/step.py"), "n", "s", "60", "--", "sh", "-c", "echo $$ > pid; sleep 60 & wait"],
-    {
-      cwd: box.home,
-      env: box.environment(),
-      stdio: "ignore",
-    },
-  );
-}
 
 /** Processes of a group that are alive. */
 function groupOf(pid: string): string[] {

@@ -52,6 +52,13 @@ function redact(value: unknown): unknown {
   return Object.fromEntries(Object.entries(record).map(([key, inner]) => [key, redact(inner)]));
 }
 
+/** The program of a step as the names of the scripts in it. */
+function legible(inputs: Record<string, unknown>): Record<string, unknown> {
+  const files = /^FILES = json\.loads\((.*)\)$/m.exec(String(inputs["stdin"]))?.[1];
+  if (files === undefined) return inputs;
+  return { ...inputs, stdin: Object.keys(JSON.parse(JSON.parse(files) as string) as object) };
+}
+
 const machine = {
   productName: "NVIDIA_DGX_Spark",
   architecture: "aarch64",
@@ -126,6 +133,7 @@ export const figures = {
 
 /** What each script prints, by its file name. A script that is not here fails the test. */
 const results: Readonly<Record<string, unknown>> = {
+  "workspace.sh": { changed: false },
   "pull-image.sh": { changed: true, id: "sha256:1" },
   "fabric-key.sh": { changed: true, publicKey: `ssh-ed25519 ${"A".repeat(68)}` },
   "authorize-fabric-key.sh": { changed: true },
@@ -141,8 +149,7 @@ const results: Readonly<Record<string, unknown>> = {
 };
 
 function stdoutOf(create: string): string {
-  if (create.startsWith("mkdir -p -m 700 ")) return "";
-  const script = /-- (?:bash|python3 -B) \S*\/([^/ ]+)/.exec(create)?.[1];
+  const script = /^python3 -B - \S+ \S+ \S+ [\d.]+ create (?:\S+\/)?(\S+)/.exec(create)?.[1];
   if (script === undefined || !(script in results)) throw new Error(`the mock does not know the command ${create}`);
   return JSON.stringify(results[script]);
 }
@@ -236,7 +243,7 @@ export async function runStack(stack: string, config: Record<string, unknown>): 
       nameOf: madeFrom("name"),
       hooks: request.getHooks()?.getBeforeCreateList() ?? [],
       deleteBeforeReplace: request.getDeletebeforereplace(),
-      inputs: redact(request.getObject()?.toJavaScript() ?? {}) as Record<string, unknown>,
+      inputs: legible(redact(request.getObject()?.toJavaScript() ?? {}) as Record<string, unknown>),
     });
     return register(request, callback);
   };

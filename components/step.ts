@@ -1,0 +1,47 @@
+import * as fs from "node:fs";
+import * as path from "node:path";
+
+/** The scripts that run on a Spark. */
+const folder = path.join(__dirname, "../scripts/remote");
+
+/** A script under scripts/remote/, or a file on the node, with its arguments. */
+export interface StepCall {
+  /** File name, e.g. `pull-image.sh`; of a file on the node its path, relative to the user's home. */
+  script: string;
+  args: readonly string[];
+}
+
+/** Where and how a call runs. */
+export interface StepPlace {
+  /** The deployment's folder on the node, relative to the user's home. */
+  directory: string;
+  node: string;
+  /** What the step is called in messages. Each has a result of its own. */
+  step: string;
+  timeoutSeconds: number;
+  /** See `step.py`. */
+  mode: "create" | "again" | "delete";
+}
+
+/** Program and arguments of a step. The program itself is `stepProgram`, and goes in by stdin. */
+export function stepArguments({ script, args }: StepCall, at: StepPlace): string[] {
+  return ["python3", "-B", "-", at.directory, at.node, at.step, String(at.timeoutSeconds), at.mode, script, ...args];
+}
+
+/** The text of `step.py`, with the scripts in it and all that these use. */
+export function stepProgram(scripts: readonly string[]): string {
+  const files: Record<string, string> = {};
+  const add = (name: string): void => {
+    const file = path.join(folder, name);
+    if (name in files || !fs.existsSync(file)) return;
+    const text = fs.readFileSync(file, "utf8");
+    files[name] = text;
+    const imported = [...text.matchAll(/^(?:from|import) (\w+)/gm)].map(([, module = ""]) => `${module}.py`);
+    const named = [...text.matchAll(/(?<=[\s"/])[\w-]+\.(?:py|sh|json)\b/g)].map(([file]) => file);
+    [...imported, ...named].forEach(add);
+  };
+  scripts.forEach(add);
+  const program = fs.readFileSync(path.join(folder, "step.py"), "utf8");
+  const sent = Object.fromEntries(Object.entries(files).sort());
+  return program.replace("FILES = {}", () => `FILES = json.loads(${JSON.stringify(JSON.stringify(sent))})`);
+}

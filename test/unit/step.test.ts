@@ -1,0 +1,32 @@
+import * as fs from "node:fs";
+import { expect, test } from "vitest";
+import { stepArguments, stepProgram } from "../../components/step";
+
+/** The scripts that a step's program has in it. */
+function filesIn(program: string): Record<string, string> {
+  const sent = /^FILES = json\.loads\((.*)\)$/m.exec(program)?.[1] ?? "";
+  return JSON.parse(JSON.parse(sent) as string) as Record<string, string>;
+}
+
+test.each([
+  ["pull-image.sh", ["pull-image.sh"]],
+  ["authorize-fabric-key.sh", ["authorize-fabric-key.sh", "receive-image.sh"]],
+  ["measure_fabric.py", ["all_reduce.py", "containers.py", "measure_fabric.py", "signatures.json", "signatures.py"]],
+  ["wait_for_ray.py", ["containers.py", "ray_nodes.py", "signatures.json", "signatures.py", "wait_for_ray.py"]],
+  ["wait_for_server.py", ["containers.py", "server_api.py", "signatures.json", "signatures.py", "wait_for_server.py"]],
+])("%s goes with all that it uses, byte for byte", (script, expected) => {
+  const files = filesIn(stepProgram([script]));
+  expect(Object.keys(files)).toEqual(expected);
+  for (const name of expected) expect(files[name]).toBe(fs.readFileSync(`scripts/remote/${name}`, "utf8"));
+});
+
+test("a file of the node is not sent", () => {
+  expect(filesIn(stepProgram([".dgx-spark-serving-dev/benchmark.py"]))).toEqual({});
+});
+
+test("a call is told in the order of step.py's arguments", () => {
+  const at = { directory: "d", node: "n", step: "s", timeoutSeconds: 1.5, mode: "again" } as const;
+  expect(stepArguments({ script: "x.sh", args: ["a b", ""] }, at)).toEqual([
+    ...["python3", "-B", "-", "d", "n", "s", "1.5", "again", "x.sh", "a b", ""],
+  ]);
+});
