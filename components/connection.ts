@@ -1,7 +1,6 @@
 import { shellLine } from "./quote";
 import type { NodeSettings, Settings } from "./schema";
 import { urlHost } from "./ray";
-import { expandHome } from "./settings";
 
 /** How the operator reaches a node: directly, or through another one. */
 export interface Route {
@@ -50,8 +49,8 @@ export function sshOptions({ node, via }: Route, ssh: Settings["ssh"], socket?: 
 }
 
 function hopOptions(node: NodeSettings, ssh: Settings["ssh"]): string[] {
-  // Without a key file: the agent.
-  const privateKeyPath = ssh.privateKeyPath && expandHome(ssh.privateKeyPath);
+  // Without a key file: the agent. ssh itself expands a `~`: the same options on every operator's machine change nothing.
+  const { privateKeyPath } = ssh;
   const [keyType = ""] = node.hostKey.split(" ");
   const options = {
     BatchMode: "yes",

@@ -17,7 +17,7 @@ export interface RemoteCall {
 
 /** What a step does on its node. */
 export interface RemoteStepArgs {
-  node: SparkNode;
+  node: Pick<SparkNode, "name" | "directory" | "connection" | "ready">;
   /** Runs when the step is made or replaced, and when its arguments change. Safe to repeat and cheap when already true. */
   create: RemoteCall;
   /** Runs when the step goes away. What its arguments come from belongs among the triggers, or a change leaves something. */

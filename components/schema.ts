@@ -39,6 +39,11 @@ export const ipAddress = z
   .refine(
     (value) => !/^(127\.|::1$|0\.0\.0\.0$|::$)/.test(value),
     "a loopback or wildcard address reaches no other node",
+  )
+  // fe80::/10
+  .refine(
+    (value) => !/^fe[89ab][0-9a-f]:[0-9a-f:]*$/.test(value),
+    "a link-local address means nothing without its interface: give the interface one of its own in netplan (addresses: [fd00::12/64]) and set that here",
   );
 
 const interfaceName = z

@@ -1,4 +1,5 @@
 import * as pulumi from "@pulumi/pulumi";
+import { parseValue } from "./configValue";
 import { renderProblems } from "./problems";
 import type { Settings } from "./schema";
 import { checkConfiguration } from "./settings";
@@ -30,14 +31,4 @@ export function loadSettings(): Loaded {
     privateKey: privateKey === undefined ? undefined : pulumi.secret(privateKey),
     huggingFaceToken: config.getSecret("huggingFaceToken"),
   };
-}
-
-/** Pulumi hands objects, lists, numbers and booleans over as JSON, and strings as they are. */
-function parseValue(value: string): unknown {
-  if (!/^\s*[[{]|^(true|false)$/.test(value)) return value;
-  try {
-    return JSON.parse(value);
-  } catch {
-    return value;
-  }
 }

@@ -5,6 +5,7 @@ preflight was some time ago: PORTs are free, and SHARE of the memory, and at lea
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import time
 
 # A GPU gives memory back some seconds after its last process has ended.
 WAIT_SECONDS = 20
+# Not on every user's PATH over SSH.
+PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 container, deployment, share, at_least, *ports = sys.argv[1:]
 
@@ -22,7 +25,11 @@ def fail(text):
 
 
 def run(*argv):
-    return subprocess.run(argv, capture_output=True, encoding="utf-8", errors="replace")
+    environment = {**os.environ, "LC_ALL": "C", "PATH": f"{os.environ.get('PATH', '')}:{PLACES}"}
+    try:
+        return subprocess.run(argv, capture_output=True, encoding="utf-8", errors="replace", env=environment)
+    except OSError as error:
+        fail(f"{argv[0]} can't be run: {error.strerror}")
 
 
 def remove_leftover():
@@ -30,7 +37,10 @@ def remove_leftover():
     label = '{{index .Config.Labels "dgx-spark-serving.deployment"}}'
     owner = run("docker", "inspect", "--format", label, container)
     if owner.returncode != 0:
-        return False
+        # "No such object", "no such container": anything else is no answer.
+        if "no such" in owner.stderr.lower():
+            return False
+        fail(f"Docker does not say whether container {container} is there: {owner.stderr.strip()}")
     if owner.stdout.strip() != deployment:
         fail(
             f"container {container} is there already and is not of deployment {deployment}: "
@@ -42,10 +52,21 @@ def remove_leftover():
     return True
 
 
+def is_in_the_way(line):
+    """Whether a line of `ss` is a listener on one of our ports, as preflight judges it. A line that was cut is none."""
+    match = re.match(r"LISTEN\s+\S+\s+\S+\s+(\S+):(\d+)\s+\S+:\*(?:\s|$)", line)
+    if not match or match[2] not in ports:
+        return False
+    # Ray listens on every address; the server on every one of IPv4, beside which one of IPv6 alone may stand.
+    return match[1] in ("*", "[::]", "::") or not container.endswith("-server") or ":" not in match[1]
+
+
 def taken_ports():
     """The listeners on our ports, as `ss` shows them. Never found by connecting, which would disturb them."""
-    listeners = run("ss", "-Hltnpe", "--cgroup").stdout.splitlines()
-    return [line for line in listeners if re.search(r":(\d+)$", line.split()[3]).group(1) in ports]
+    listeners = run("ss", "-Hltnpe", "--cgroup")
+    if listeners.returncode != 0:
+        fail(f"which ports are taken is not known: {listeners.stderr.strip() or 'ss failed'}")
+    return [line for line in listeners.stdout.splitlines() if is_in_the_way(line)]
 
 
 def memory():

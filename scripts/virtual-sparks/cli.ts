@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 
 import { shellLine } from "../../components/quote";
+import type { ChaosOptions } from "./chaos/run";
 import { SSH_CONFIG } from "./keys";
 import { knownNodes } from "./hosts";
 import { down, hostsDown, hostsUp, leftovers, removeSurplus } from "./lab";
@@ -31,6 +32,14 @@ function nodeCount(text: string): number {
     throw new InvalidArgumentError(`Give a whole number from 1 to ${MAX_NODES}.`);
   }
   return count;
+}
+
+function wholeNumber(text: string): number {
+  const number = Number(text);
+  if (!Number.isInteger(number) || number < 0 || number >= 2 ** 31) {
+    throw new InvalidArgumentError(`Give a whole number from 0 to ${2 ** 31 - 1}.`);
+  }
+  return number;
 }
 
 async function removeLab(): Promise<void> {
@@ -129,6 +138,21 @@ program
     const args = process.argv.slice(process.argv.indexOf("preflight") + 1);
     const own = ["--cwd", PROJECT, "--stack", STACK];
     process.exitCode = await passThrough([join(REPOSITORY, "scripts/preflight"), ...own, ...args]);
+  });
+
+program
+  .command("chaos")
+  .description(
+    "random faults during up, change and destroy; exit code 1 unless the deployment converges after each round",
+  )
+  .option("--kills <N>", "how many operations are disturbed", wholeNumber, 100)
+  .option("--seed <S>", "whole number that decides all that is left to chance (default: a random one)", wholeNumber)
+  .option("--log <FILE>", "file that gets what is shown as JSON lines, appended")
+  .action(async (options: ChaosOptions) => {
+    await lock();
+    // Only here: it needs a development dependency, which takes its time to load.
+    const { chaos } = await import("./chaos/run");
+    process.exitCode = await chaos(options);
   });
 
 program.parseAsync().catch((error: unknown) => {

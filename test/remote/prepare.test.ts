@@ -112,6 +112,19 @@ test("a leftover that can't be removed is told as Docker tells it", async () => 
   });
 });
 
+test.each([
+  ["docker", "Cannot connect to the Docker daemon", "Docker does not say whether container ours is there: "],
+  ["ss", "Cannot open netlink socket", "which ports are taken is not known: "],
+])("a %s that does not answer is no good news", async (program, said, told) => {
+  fs.rmSync(`${box.home}/bin/${program}`, { force: true });
+  box.write(`bin/${program}`, `#!/bin/sh\necho "${said}" >&2\nexit 1\n`, 0o755);
+  expect(await prepare(["ours", "lab", ...enough, "1"], 0)).toEqual({
+    code: 1,
+    stdout: "",
+    stderr: `${told}${said}\n`,
+  });
+});
+
 test("a taken port is refused after the wait, with its owner, who is not disturbed", async () => {
   const [taken, other] = [await listen(), await listen()];
   const looks = countLooks();
