@@ -28,7 +28,8 @@ const spark = (node: NodeSettings) =>
   });
 const [headSettings, ...workerSettings] = settings.nodes;
 const head = spark(headSettings);
-const workers = workerSettings.map(spark);
+// By name: their order in the list means nothing, and must not make anything anew.
+const workers = workerSettings.sort((a, b) => (a.name < b.name ? -1 : 1)).map(spark);
 const sparks = [head, ...workers];
 
 const image = new ContainerImage("image", { head, workers, settings, deployment });

@@ -42,7 +42,8 @@ export class RayCluster extends pulumi.ComponentResource {
     const { head, workers } = args;
 
     this.session = new docker.Volume(
-      `${name}-session`,
+      // Another head has a volume of its own: a provider that changes makes nothing anew.
+      `${name}-session-${head.name}`,
       { name: containerName(args.deployment, "session") },
       { parent: this, provider: head.provider, deleteBeforeReplace: true, dependsOn: args.image.ready },
     );

@@ -28,9 +28,18 @@ export interface Registered {
   inputs: Record<string, unknown>;
 }
 
+/** What a resource is made of, in full. To be compared, and never shown: secrets are among it. */
+export interface Material {
+  inputs: Record<string, unknown>;
+  /** Resources that an input is made from, by the input's name. */
+  madeFrom: Record<string, string[]>;
+}
+
 /** What the program asked for, and what it exports. */
 export interface StackRun {
   resources: Registered[];
+  /** By name of the resource. */
+  materials: ReadonlyMap<string, Material>;
   outputs: Record<string, unknown>;
 }
 
@@ -50,6 +59,15 @@ function redact(value: unknown): unknown {
   const signature = record[secretSignature];
   if (typeof signature === "string") return { asset: record["path"] ?? record["text"] };
   return Object.fromEntries(Object.entries(record).map(([key, inner]) => [key, redact(inner)]));
+}
+
+/** Property values as they travel, a file being its text, which is what the engine compares. */
+function whole(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(whole);
+  if (typeof value !== "object" || value === null) return value;
+  const { path, ...record } = value as Record<string, unknown>;
+  if (secretSignature in record && typeof path === "string") return fs.readFileSync(path, "utf8");
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, whole(inner)]));
 }
 
 /** The program of a step as the names of the scripts in it. */
@@ -208,6 +226,7 @@ export function configurationOf(stack: "dev" | "lab"): Record<string, unknown> {
  */
 export async function runStack(stack: string, config: Record<string, unknown>): Promise<StackRun> {
   const requests: Registered[] = [];
+  const materials = new Map<string, Material>();
   const last = (urn: string) => urn.slice(urn.lastIndexOf("::") + 2);
   pulumi.runtime.setAllConfig(
     Object.fromEntries(
@@ -231,19 +250,23 @@ export async function runStack(stack: string, config: Record<string, unknown>): 
   const monitor = pulumi.runtime.getMonitor() as unknown as Monitor;
   const register = monitor.registerResource.bind(monitor);
   monitor.registerResource = (request, callback) => {
-    const madeFrom = (property: string) =>
-      (request.getPropertydependenciesMap().get(property)?.getUrnsList() ?? []).map(last).sort();
+    const inputs = request.getObject()?.toJavaScript() ?? {};
+    const sources = [...request.getPropertydependenciesMap().entries()].map(
+      ([property, dependencies]) => [property, dependencies.getUrnsList().map(last).sort()] as const,
+    );
+    const madeFrom = Object.fromEntries(sources);
+    materials.set(request.getName(), { inputs: whole(inputs) as Record<string, unknown>, madeFrom });
     requests.push({
       type: request.getType(),
       name: request.getName(),
       parent: last(request.getParent()),
       provider: last(request.getProvider().replace(/::[^:]*$/, "")),
       dependsOn: request.getDependenciesList().map(last).sort(),
-      environmentOf: madeFrom("envs"),
-      nameOf: madeFrom("name"),
+      environmentOf: madeFrom["envs"] ?? [],
+      nameOf: madeFrom["name"] ?? [],
       hooks: request.getHooks()?.getBeforeCreateList() ?? [],
       deleteBeforeReplace: request.getDeletebeforereplace(),
-      inputs: legible(redact(request.getObject()?.toJavaScript() ?? {}) as Record<string, unknown>),
+      inputs: legible(redact(inputs) as Record<string, unknown>),
     });
     return register(request, callback);
   };
@@ -259,5 +282,6 @@ export async function runStack(stack: string, config: Record<string, unknown>): 
   });
   // The next run's monitor does not know what this one still has to say.
   await pulumi.runtime.disconnect();
-  return { resources: requests.sort((a, b) => (`${a.type} ${a.name}` < `${b.type} ${b.name}` ? -1 : 1)), outputs };
+  const resources = requests.sort((a, b) => (`${a.type} ${a.name}` < `${b.type} ${b.name}` ? -1 : 1));
+  return { resources, materials, outputs };
 }
