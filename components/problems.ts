@@ -77,7 +77,10 @@ export function renderProblems(problems: readonly Problem[]): string {
   const title = problems.length === 1 ? "1 problem" : `${problems.length} problems`;
   const blocks = problems.map(({ key, value, message, fix }) => {
     const shown = value === undefined ? "(not set)" : JSON.stringify(value);
-    return `  ${key} = ${shown.length > 200 ? `${shown.slice(0, 200)}…` : shown}\n    ${message}\n    mend: ${fix}`;
+    // The example is right in its form, and in its place may be just what is wrong.
+    const given = ` ${shellLine([String(value)])}`;
+    const mend = fix.endsWith(given) ? `${fix.slice(0, -given.length)} ANOTHER-VALUE` : fix;
+    return `  ${key} = ${shown.length > 200 ? `${shown.slice(0, 200)}…` : shown}\n    ${message}\n    mend: ${mend}`;
   });
   return `${title} in the configuration; nothing was changed.\n\n${blocks.join("\n\n")}\n`;
 }

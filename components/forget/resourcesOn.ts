@@ -5,7 +5,7 @@ const resourceSchema = z.looseObject({
   type: z.string(),
   parent: z.string().optional(),
   provider: z.string().optional(),
-  inputs: z.looseObject({ create: z.unknown().optional() }).optional(),
+  inputs: z.looseObject({ create: z.string().optional().catch(undefined) }).optional(),
 });
 const stateSchema = z.looseObject({
   deployment: z.looseObject({ resources: z.array(resourceSchema).default([]) }),
@@ -19,7 +19,7 @@ export function resourcesOn(node: string, state: unknown): string[] {
     (spark !== undefined && (urn === spark || parent === spark)) ||
     [urn, provider].some((each) => `${each}::`.includes(`::${node}-docker::`)) ||
     // The second argument of step.py.
-    /^python3 -B - \S+ (\S+) /.exec(String(inputs?.create ?? ""))?.[1] === node;
+    /^python3 -B - \S+ (\S+) /.exec(inputs?.create ?? "")?.[1] === node;
   // A state has each resource after those that it depends on.
   return resources
     .filter(isOn)

@@ -7,6 +7,7 @@ import { runOnNode } from "../ssh";
 import { stepArguments, stepProgram } from "../step";
 import { allow } from "./judge";
 import { problem, type Problem } from "./problem";
+import { json } from "./readFacts";
 import { ncclVerdict, readNcclDebug } from "./readers/nccl";
 
 /** Large enough for bandwidth to count, small enough for a Spark whose memory is nearly full (a 16 GB test froze one). */
@@ -46,7 +47,8 @@ export async function runAllReduce(settings: Settings, deployment: string): Prom
     ...(["ray", "server"] as const).map((role) => containerName(deployment, role)),
     ...[`${directory}/fabric.json`, String(limitSeconds), rayAddress(head)],
     ...[settings.accelerator === "gb10" ? "nccl" : "gloo", String(tensorBytes)],
-    ...nodes.map(({ fabric }) => fabric.address),
+    // In an order that says nothing: with the same nodes it is the same measurement.
+    ...nodes.map(({ fabric }) => fabric.address).sort(),
   ];
   const at = {
     directory,
@@ -59,8 +61,10 @@ export async function runAllReduce(settings: Settings, deployment: string): Prom
     input: stepProgram([script]),
     limitSeconds: limitSeconds + 60,
   });
-  if (code === 0) return judgeAllReduce(measuredSchema.parse(JSON.parse(stdout)), settings);
-  const found = stderr.trim() || "no answer";
+  const measured = code === 0 ? measuredSchema.safeParse(json(stdout)).data : undefined;
+  if (measured !== undefined) return judgeAllReduce(measured, settings);
+  // What was printed there in place of figures, or before them: by a shell that greets people.
+  const found = (code === 0 ? stdout.slice(0, 300) : stderr).trim() || "no answer";
   return { figures: null, problems: [problem("all-reduce-failed", head.name, { found, expected: "a sum" })] };
 }
 

@@ -4,11 +4,14 @@ import * as path from "node:path";
 import { Command, Option } from "commander";
 import { parse } from "yaml";
 import { z } from "zod";
+import { parseValue } from "../configValue";
 import { renderProblems as renderMistakes } from "../problems";
 import { schema, type Settings } from "../schema";
 import { checkConfiguration } from "../settings";
+import { endConnections } from "../ssh";
 import { runAllReduce } from "./allReduce";
 import { explain } from "./explain";
+import { json } from "./readFacts";
 import { countProblems, isReady, renderProblems } from "./report";
 import { runPreflight } from "./run";
 import { renderTable } from "./table";
@@ -24,7 +27,8 @@ interface Options {
 }
 
 const project = "dgx-spark-serving";
-const fileSchema = z.looseObject({ config: z.record(z.string(), z.unknown()).default({}) });
+const fileSchema = z.looseObject({ config: z.record(z.string(), z.unknown()).nullish() });
+const secretSchema = z.strictObject({ secure: z.string() });
 /** What the program's own step hands over on stdin. */
 const stepSchema = z.object({ deployment: z.string(), settings: schema });
 
@@ -46,9 +50,21 @@ function stackSettings(cwd: string, stack: string): Settings {
   } catch {
     throw new UsageError(`there is no ${file}: give the stack (--stack NAME), and the project's folder (--cwd DIR)`);
   }
-  const { config } = fileSchema.parse(parse(text) ?? {});
-  const own = Object.entries(config).filter(([key]) => key.startsWith(`${project}:`));
-  const raw = Object.fromEntries(own.map(([key, value]) => [key.slice(project.length + 1), value]));
+  let content: unknown;
+  try {
+    // A secret counts as text, wherever it stands.
+    content = parse(text, (_key, value: unknown) => (secretSchema.safeParse(value).success ? "[secret]" : value));
+  } catch (error) {
+    throw new UsageError(`${file} is no YAML, correct it: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  const read = fileSchema.safeParse(content ?? {});
+  if (!read.success) {
+    throw new UsageError(`${file} is no stack's file: it has to hold a map \`config\`, as Pulumi.dev.yaml does`);
+  }
+  const own = Object.entries(read.data.config ?? {}).filter(([key]) => key.startsWith(`${project}:`));
+  const raw = Object.fromEntries(
+    own.map(([key, value]) => [key.slice(project.length + 1), typeof value === "string" ? parseValue(value) : value]),
+  );
   const checked = checkConfiguration(raw);
   if ("problems" in checked) throw new UsageError(renderMistakes(checked.problems));
   return checked.settings;
@@ -56,7 +72,12 @@ function stackSettings(cwd: string, stack: string): Settings {
 
 /** As a step of the program: the result is for the program alone, and what is wrong for people. */
 async function runStep(step: "nodes" | "all-reduce"): Promise<boolean> {
-  const { deployment, settings } = stepSchema.parse(JSON.parse(fs.readFileSync(0, "utf8")));
+  const handed = stepSchema.safeParse(json(fs.readFileSync(0, "utf8")));
+  if (!handed.success) {
+    const why = z.prettifyError(handed.error);
+    throw new UsageError(`--step is the program's own: settings as JSON on stdin; by hand, leave it out\n${why}`);
+  }
+  const { deployment, settings } = handed.data;
   const result = await (step === "nodes" ? runPreflight(settings, deployment) : runAllReduce(settings, deployment));
   const ready = isReady(result.problems);
   if (ready) process.stdout.write(`${JSON.stringify(result)}\n`);
@@ -107,6 +128,14 @@ program
       throw new UsageError(error instanceof Error ? error.message : String(error));
     }
   });
+
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+  process.once(signal, () => {
+    endConnections();
+    // Heard once: now it does what it does to any program.
+    process.kill(process.pid, signal);
+  });
+}
 
 program.parseAsync().catch((error: unknown) => {
   if (!(error instanceof UsageError)) throw error;

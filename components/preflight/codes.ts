@@ -125,8 +125,8 @@ export const codes = {
   ),
   "docker-down": error(
     "The Docker daemon does not answer.",
-    "It is stopped, or hangs.",
-    "`sudo systemctl restart docker` there, and look at `journalctl -u docker`.",
+    "It is stopped, or hangs; or `docker` is another program (podman's), or is set to a context that is not there.",
+    "`sudo systemctl restart docker` there, and look at `journalctl -u docker`; else at `docker context ls`, `docker --version`.",
   ),
   "docker-denied": error(
     "The user may not use Docker.",
@@ -182,7 +182,7 @@ export const codes = {
   ),
   "fabric-address-management": error(
     "The fabric is the management network.",
-    "`fabric.interface` is no ConnectX port, or holds the default route: the engine's traffic would go over the slow link.",
+    "`fabric.interface` is slow, and is no ConnectX port or holds the default route: the engine's traffic would go over it.",
     "Set `fabric` to the interface and address of the ConnectX port.",
   ),
   "fabric-address-twice": error(

@@ -5,7 +5,7 @@ import type { ComputeApp } from "./readers/nvidiaSmi";
 /** What is known of one Spark. `null`: not known there, and `notes` may say why. */
 export interface NodeFacts {
   hostname: string | null;
-  /** Addresses that the machine's own name resolves to on it; null: to nothing. */
+  /** Addresses that the machine's own name resolves to on it. */
   hostnameAddresses: string[] | null;
   /** As the maker calls the machine, e.g. `NVIDIA_DGX_Spark`. */
   productName: string | null;
@@ -18,9 +18,10 @@ export interface NodeFacts {
   cpus: number | null;
   /** The node's clock against the operator's, seconds; 0: not apart by more than the time the question took. */
   clockSkewSeconds: number | null;
+  /** Null: the driver shows none. Of one that did not answer in time all is null in it. */
   gpu: Gpu | null;
   /** What uses the GPU. */
-  gpuProcesses: GpuProcess[];
+  gpuProcesses: GpuProcess[] | null;
   /** Of the toolkit (`nvcc`) on the host; the image brings its own. */
   cudaToolkitVersion: string | null;
   memory: Memory;
@@ -34,9 +35,9 @@ export interface NodeFacts {
   defaultRouteInterfaces: string[];
   rdmaDevices: RdmaDevice[];
   listeners: Listener[];
-  containers: ContainerFacts[];
+  containers: ContainerFacts[] | null;
   /** Names of the images that are there, `repository:tag`; none where the disk has room for the image in any case. */
-  images: string[];
+  images: string[] | null;
   /** What could not be read, and why. */
   notes: string[];
 }
@@ -52,7 +53,7 @@ export interface Gpu {
 }
 
 export interface GpuProcess extends ComputeApp {
-  /** Id of the container it runs in; null: in none, or not known. */
+  /** Id of the container it runs in; empty: in none. */
   container: string | null;
 }
 
@@ -69,6 +70,8 @@ export interface Docker {
   hasNvidiaRuntime: boolean | null;
   /** Why the daemon did not answer. */
   failure: "missing" | "denied" | "down" | null;
+  /** What it said in place of an answer. */
+  complaint: string | null;
 }
 
 export interface NetworkInterface {
@@ -97,6 +100,7 @@ export interface RdmaDevice {
 export interface ContainerFacts {
   id: string;
   name: string;
+  /** Whether it holds what it took: it runs, is paused, or is between two starts. */
   running: boolean;
   /** Deployment of this program that it belongs to; null: none. */
   deployment: string | null;

@@ -14,9 +14,6 @@ import { json, readFacts } from "./readFacts";
 /** Port that the nodes try each other on, TCP and UDP, on the fabric. Next to Ray's. */
 export const fabricProbePort = 6382;
 
-/** Limit of one question to a node once the connection stands, seconds: more than `probe.py` gives its scripts. */
-const answerSeconds = 25;
-
 const scripts = path.join(__dirname, "../../scripts/remote");
 
 const peerSchema = z.object({
@@ -28,36 +25,36 @@ const peerSchema = z.object({
 const fabricSchema = z.object({ listening: z.string().nullable(), peers: z.record(z.string(), peerSchema) });
 const modelSchema = z.object({ files: z.int(), bytes: z.int(), digest: z.string() });
 const outputSchema = z.object({ code: z.int(), stdout: z.string(), stderr: z.string() });
-const answerSchema = z.object({ facts: outputSchema, model: outputSchema });
-const fabricAnswerSchema = z.object({ fabric: outputSchema });
+type Output = z.output<typeof outputSchema>;
 
 /**
  * Asks all nodes at once, each over one connection, and then has those that answered try the fabric between them, at the same
  * moment. Nothing is changed on any.
+ *
+ * @param answerSeconds limit of one question to a node that answers, more than `probe.py` gives its scripts
  */
-export async function gather(settings: Settings): Promise<NodeProbe[]> {
+export async function gather(settings: Settings, answerSeconds = 25): Promise<NodeProbe[]> {
   const sessions = openAll(settings);
   const { path: model } = settings.model;
-  const question = JSON.stringify({
+  const asked = {
     facts: { source: source("facts.py"), args: [model, String(imageBytes(settings))] },
     model: { source: source("check_model.py"), args: [model] },
-  });
+  };
+  const at = (index: number) => sessions[index] as Promise<Opened>;
   const probes = await Promise.all(
-    settings.nodes.map((node, index) =>
-      askFacts(routeTo(node, settings.nodes), sessions[index] as Promise<Opened>, question),
+    settings.nodes.map(async (node, index) =>
+      askFacts(routeTo(node, settings.nodes), await at(index), asked, answerSeconds),
     ),
   );
   const present = probes.filter(({ failure }) => failure === null).map(({ node }) => node);
   const tried = await Promise.all(
     probes.map(async (probe, index) =>
       probe.failure === null && present.length > 1
-        ? { ...probe, fabric: await askFabric(probe.node, present, sessions[index] as Promise<Opened>, settings) }
+        ? { ...probe, ...(await askFabric(probe.node, present, await at(index), settings, answerSeconds)) }
         : probe,
     ),
   );
-  const opened = await Promise.all(sessions);
-  for (const { session } of opened) session.close();
-  await Promise.all(opened.map(({ session }) => session.finished));
+  for (const { session } of await Promise.all(sessions)) session.close();
   return tried.map((probe) => blameJumpHost(probe, tried));
 }
 
@@ -72,15 +69,19 @@ interface Opened {
  * many come at once. Where there is none, they share its session: how that one ended says why.
  */
 function openAll(settings: Settings): Promise<Opened>[] {
+  const { ssh } = settings;
   // In /tmp, as a socket's path must be short. `ssh` removes it.
   const socket = `/tmp/spark-${randomBytes(6).toString("hex")}-%C`;
   const sessions = new Map<string, Promise<Opened>>();
   const openOne = async (node: NodeSettings): Promise<Opened> => {
     const route = routeTo(node, settings.nodes);
     const jump = await (route.via && sessionOf(route.via));
-    const session = jump?.connected === false ? jump.session : open(route, settings, socket);
-    const connected = (await session.ask("{}")) !== undefined || !withoutConnection(await session.finished);
-    return { session, connected };
+    if (jump?.connected === false) return jump;
+    const session = open(route, settings, socket);
+    // Whose answer names it was made by our program, and not by a shell that greets people.
+    const greeting = { [randomBytes(6).toString("hex")]: { source: "", args: [] } };
+    const answer = await run(session, greeting, ssh.connectTimeoutSeconds * ssh.connectAttempts * 2);
+    return { session, connected: answer !== undefined || !withoutConnection(await session.finished) };
   };
   const sessionOf = (node: NodeSettings): Promise<Opened> => {
     const session = sessions.get(node.name) ?? openOne(node);
@@ -94,34 +95,56 @@ function open(route: Route, { ssh }: Settings, socket: string): Session {
   const options = [...sshOptions(route, ssh, socket), "-o", "ControlMaster=auto"];
   return new Session(
     route,
-    [...options, "-o", `ConnectionAttempts=${ssh.connectAttempts}`],
+    // Verbose: it tells when it has logged in.
+    [...options, "-o", `ConnectionAttempts=${ssh.connectAttempts}`, "-o", "LogLevel=VERBOSE"],
     ["python3", "-c", source("probe.py")],
-    ssh.connectTimeoutSeconds * ssh.connectAttempts * 2 + 2 * answerSeconds,
   );
 }
 
-/** What the machine says of itself, and of the model. */
-async function askFacts(route: Route, opened: Promise<Opened>, question: string): Promise<NodeProbe> {
-  const { node } = route;
-  const { session } = await opened;
-  const sentAt = Date.now() / 1000;
-  const said = await session.ask(question);
-  const asked = { sentAt, answeredAt: Date.now() / 1000 };
-  const none = { node, facts: null, model: null, fabric: null };
-  if (said === undefined) return { ...none, failure: connectionProblem(route, await session.finished) };
-  const answer = answerSchema.safeParse(json(said)).data;
-  if (answer?.facts.code !== 0) return { ...none, failure: probeFailed(node, answer?.facts.stderr ?? said) };
-  const facts = readFacts(answer.facts.stdout, asked);
-  return { node, failure: null, facts, model: modelFacts(answer.model), fabric: null };
+/** A script for `probe.py`. */
+interface Script {
+  source: string;
+  args: readonly string[];
 }
 
-/** What a node sees of the others that are there. */
+/** What scripts print that run on a node at once; undefined: there is no answer. */
+function run<Name extends string>(
+  session: Session,
+  scripts: Record<Name, Script>,
+  limitSeconds: number,
+): Promise<Record<Name, Output> | undefined> {
+  const answer = z.record(z.enum(Object.keys(scripts) as Name[]), outputSchema);
+  return session.ask(JSON.stringify(scripts), (line) => answer.safeParse(json(line)).data, limitSeconds);
+}
+
+/** What the machine says of itself, and of the model. */
+async function askFacts(
+  route: Route,
+  { session }: Opened,
+  scripts: Record<"facts" | "model", Script>,
+  answerSeconds: number,
+): Promise<NodeProbe> {
+  const { node } = route;
+  const sentAt = Date.now() / 1000;
+  const answer = await run(session, scripts, answerSeconds);
+  const asked = { sentAt, answeredAt: Date.now() / 1000 };
+  const none = { node, facts: null, model: null, fabric: null };
+  if (answer === undefined) return { ...none, failure: connectionProblem(route, await session.finished) };
+  if (session.noise !== "") return { ...none, failure: shellTalks(node, session.noise) };
+  const { facts, model } = answer;
+  if (facts.code !== 0) return { ...none, failure: probeFailed(node, lastLine(facts.stderr)) };
+  return { node, failure: null, facts: readFacts(facts.stdout, asked), model: modelFacts(model), fabric: null };
+}
+
+/** What a node sees of the others that are there. One that was lost since its facts is a failure. */
 async function askFabric(
   node: NodeSettings,
   present: readonly NodeSettings[],
-  opened: Promise<Opened>,
-  { nodes: [head] }: Settings,
-): Promise<FabricFacts> {
+  { session }: Opened,
+  { nodes }: Settings,
+  answerSeconds: number,
+): Promise<Pick<NodeProbe, "failure" | "fabric">> {
+  const [head] = nodes;
   const at = present.indexOf(node);
   // Each begins with the next one, so that no node is everybody's first.
   const peers = [...present.slice(at + 1), ...present.slice(0, at)].map((peer) => ({
@@ -130,24 +153,23 @@ async function askFabric(
     ports: rayPorts(peer === head),
   }));
   const plan = { ...node.fabric, ports: rayPorts(node === head), probePort: fabricProbePort, peers };
-  const { session } = await opened;
-  const said = await session.ask(
-    JSON.stringify({ fabric: { source: source("fabric.py"), args: [JSON.stringify(plan)] } }),
-  );
-  const answer = fabricAnswerSchema.safeParse(json(said ?? "")).data;
-  return answer === undefined ? { listening: "the connection broke", peers: {} } : fabricFacts(answer.fabric);
+  const script = { source: source("fabric.py"), args: [JSON.stringify(plan)] };
+  const answer = await run(session, { fabric: script }, answerSeconds);
+  return answer === undefined
+    ? { failure: connectionProblem(routeTo(node, nodes), await session.finished), fabric: null }
+    : { failure: null, fabric: fabricFacts(answer.fabric) };
 }
 
 function source(script: string): string {
   return fs.readFileSync(path.join(scripts, script), "utf8");
 }
 
-function modelFacts({ code, stdout, stderr }: z.output<typeof outputSchema>): ModelFacts {
+function modelFacts({ code, stdout, stderr }: Output): ModelFacts {
   const facts = modelSchema.safeParse(json(stdout)).data;
   return code === 0 && facts !== undefined ? facts : { problem: lastLine(stderr) };
 }
 
-function fabricFacts({ code, stdout, stderr }: z.output<typeof outputSchema>): FabricFacts {
+function fabricFacts({ code, stdout, stderr }: Output): FabricFacts {
   const facts = fabricSchema.safeParse(json(stdout)).data;
   return code === 0 && facts !== undefined ? facts : { listening: lastLine(stderr), peers: {} };
 }
@@ -156,8 +178,23 @@ function lastLine(text: string): string {
   return text.trim().split("\n").at(-1) ?? "";
 }
 
-function probeFailed({ name }: NodeSettings, said: string): Problem {
-  return problem("probe-failed", name, { found: lastLine(said) || "no answer", expected: "facts as JSON" });
+function probeFailed({ name }: NodeSettings, found: string): Problem {
+  return problem("probe-failed", name, { found: cut(found) || "no answer", expected: "facts as JSON" });
+}
+
+/** A shell that prints something where there is no terminal. Facts could be read all the same, but not what follows. */
+function shellTalks({ name, user }: NodeSettings, noise: string): Problem {
+  const [line = ""] = noise.split("\n");
+  return problem("probe-failed", name, {
+    found: `the shell of ${user} prints ${JSON.stringify(cut(line))} when nobody is there`,
+    expected: "nothing but what is asked for: it would go for an answer of Docker's, or of a step's",
+    mend: "silence it for shells that are not interactive: in ~/.bashrc there, above that line: [ -t 1 ] || return",
+  });
+}
+
+/** Enough to know it by. */
+function cut(text: string): string {
+  return text.slice(0, 300);
 }
 
 /**
@@ -165,33 +202,41 @@ function probeFailed({ name }: NodeSettings, said: string): Problem {
  * they hold the C library's, which differ between systems, so that one is the rest.
  */
 const complaints = [
-  { pattern: /host key verification failed|identification has changed|no hostkey alg/i, code: "ssh-host-key" },
+  {
+    pattern: /host key verification failed|identification has changed|no hostkey alg|no matching host key type/i,
+    code: "ssh-host-key",
+  },
   { pattern: /permission denied \(|too many authentication failures/i, code: "ssh-key-refused" },
 ] as const;
 
 /** Through a jump host it looks the same when the node does not answer at all. */
 const frozen = /timed out during banner exchange/i;
 
-/** Whether `ssh` ended for want of a connection, which its code 255 says. */
-function withoutConnection({ code }: Finished): boolean {
-  return code === 255 || code === null;
+/** What `ssh` says when it has logged in. */
+const loggedIn = /^Authenticated to /m;
+
+/** What `ssh` says that explains nothing. */
+const idle =
+  /^(Warning: Permanently|@+|Connection closed by UNKNOWN|stdio forwarding failed|Authenticated to|Transferred: |Bytes per)/;
+
+/** Whether `ssh` ended for want of a connection, which its code 255 says, or was given up before it had one. */
+function withoutConnection({ code, stderr }: Finished): boolean {
+  return code === 255 || (code === null && !loggedIn.test(stderr));
 }
 
 /** @param done how `ssh` ended */
 export function connectionProblem(route: Route, done: Finished): Problem {
   const { node } = route;
-  if (!withoutConnection(done)) return probeFailed(node, done.stderr);
-  const said = done.stderr
-    .split("\n")
-    .map((line) => line.trim())
-    .filter(
-      (line) =>
-        line !== "" && !/^(Warning: Permanently|@+|Connection closed by UNKNOWN|stdio forwarding failed)/.test(line),
-    );
+  const lines = (text: string) =>
+    text
+      .split("\n")
+      .map((line) => line.trim())
+      .filter((line) => line !== "" && !idle.test(line));
+  const said = [...lines(done.stderr).slice(-2), ...lines(done.stdout).slice(-1)].join("; ") || "no answer";
+  if (!withoutConnection(done)) return probeFailed(node, done.code === null ? `logged in; ${said}` : said);
   const rest = route.via === undefined && frozen.test(done.stderr) ? "ssh-frozen" : "ssh-unreachable";
   const code = complaints.find(({ pattern }) => pattern.test(done.stderr))?.code ?? rest;
-  const found = `${describeRoute(route)}: ${done.code === null ? "no answer in time" : said.slice(-2).join("; ")}`;
-  return problem(code, node.name, { found, expected: "a connection" });
+  return problem(code, node.name, { found: cut(`${describeRoute(route)}: ${said}`), expected: "a connection" });
 }
 
 /** A node behind one that can't be reached has no problem of its own that could be known. */

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Docker, Gpu, NodeFacts, RdmaDevice } from "./facts";
+import type { ContainerFacts, Docker, Gpu, GpuProcess, NodeFacts, RdmaDevice } from "./facts";
 import { readDgxRelease, readMeminfo, readNvcc, readOsRelease } from "./readers/host";
 import { readListeners } from "./readers/listeners";
 import { nvidiaSmiFailure, readComputeApps, readGpuQuery, readNvidiaSmi } from "./readers/nvidiaSmi";
@@ -8,6 +8,7 @@ import { readIbvDevinfo, readRateState } from "./readers/rdma";
 const text = z.string().nullable().catch(null);
 const count = z.int().min(0).nullable().catch(null);
 const outputSchema = z.object({ code: z.int().nullable(), stdout: z.string(), stderr: z.string() });
+type Output = z.output<typeof outputSchema>;
 const diskSchema = z.object({ path: z.string(), totalBytes: count, freeBytes: count }).nullable().catch(null);
 const list = <T extends z.ZodType>(type: T) =>
   z
@@ -79,10 +80,11 @@ export function json(value: string): unknown {
  */
 export function readFacts(gathered: string, asked: { sentAt: number; answeredAt: number }): NodeFacts {
   const raw = gatheredSchema.safeParse(json(gathered)).data ?? gatheredSchema.parse({});
-  const stdout = (command: string) => {
-    const output = raw.commands[command];
-    return output?.code === 0 ? output.stdout : "";
-  };
+  const stdout = (command: string) => answerOf(raw.commands[command]) ?? "";
+  const docker = dockerOf(raw);
+  const containers = containersOf(raw, docker);
+  // Not asked for where the disk has room for the image.
+  const images = raw.commands["images"] === undefined ? "" : answerOf(raw.commands["images"]);
   const osRelease = readOsRelease(raw.files["/etc/os-release"] ?? "");
   const dgxRelease = readDgxRelease(raw.files["/etc/dgx-release"] ?? "");
   return {
@@ -95,16 +97,13 @@ export function readFacts(gathered: string, asked: { sentAt: number; answeredAt:
     kernel: trimmed(raw.files["/proc/sys/kernel/osrelease"]),
     cpus: raw.cpus,
     clockSkewSeconds: clockSkew(stdout("date"), asked),
-    gpu: gpuOf(stdout("gpuQuery"), stdout("nvidiaSmi")),
-    gpuProcesses: readComputeApps(stdout("computeApps")).map((process) => ({
-      ...process,
-      container: own(raw.containerOfProcess, String(process.pid)) ?? null,
-    })),
+    gpu: gpuOf(raw),
+    gpuProcesses: gpuProcessesOf(raw),
     cudaToolkitVersion: readNvcc(stdout("nvcc")),
     memory: readMeminfo(raw.files["/proc/meminfo"] ?? ""),
     imageDisk: raw.imageDisk,
     modelDisk: raw.modelDisk,
-    docker: dockerOf(raw),
+    docker,
     interfaces: list(interfaceSchema)
       .parse(json(stdout("ipAddress")))
       .map(({ ifname, flags, mtu, addr_info: addresses }) => ({
@@ -119,18 +118,29 @@ export function readFacts(gathered: string, asked: { sentAt: number; answeredAt:
       .map(({ dev }) => dev),
     rdmaDevices: rdmaDevices(raw),
     listeners: readListeners(stdout("listeners")),
-    containers: jsonLines(stdout("containers"), containerSchema).map(({ id, name, state, deployment }) => ({
-      id,
-      name,
-      running: state === "running",
-      deployment: deployment === "" ? null : deployment,
-      memoryBytes: own(raw.containerMemoryBytes, id) ?? null,
-    })),
-    images: stdout("images")
-      .split("\n")
-      .filter((line) => line !== ""),
-    notes: notes(raw),
+    containers,
+    images: images?.split("\n").filter((line) => line !== "") ?? null,
+    notes: notes(raw, {
+      ...gaps,
+      ...(containers === null && { containers: "the containers" }),
+      ...(images === null && { images: "the images" }),
+    }),
   };
+}
+
+/** What a program printed; null: it failed, or did not answer. */
+function answerOf(output: Output | undefined): string | null {
+  return output?.code === 0 ? output.stdout : null;
+}
+
+/** Whether a program is not there. One that did not start has no exit code, as one that was too slow has none. */
+function isAbsent(output: Output | undefined): boolean {
+  return output?.code === null && /no such file/i.test(output.stderr);
+}
+
+/** Whether a program is there and was too slow, in the words of `facts.py`. */
+function isLate(output: Output | undefined): boolean {
+  return output?.code === null && output.stderr.startsWith("no answer within");
 }
 
 /** A value by a name that the node chose, which may be that of a method of every object. */
@@ -160,12 +170,13 @@ function clockSkew(date: string, { sentAt, answeredAt }: { sentAt: number; answe
   return Math.round(outside * 10) / 10 + 0;
 }
 
-function gpuOf(query: string, table: string): Gpu | null {
+function gpuOf({ commands: { gpuQuery, nvidiaSmi } }: Gathered): Gpu | null {
   const fields = ["index", "name", "busId", "driverVersion", "computeCapability", "memory"] as const;
-  const [first] = readGpuQuery(query, fields);
-  const shown = readNvidiaSmi(table);
+  const [first] = readGpuQuery(answerOf(gpuQuery) ?? "", fields);
+  const shown = readNvidiaSmi(answerOf(nvidiaSmi) ?? "");
   const [shownGpu] = shown.gpus;
-  if (first === undefined && shownGpu === undefined) return null;
+  const isKnown = first !== undefined || shownGpu !== undefined;
+  if (!isKnown && !(isLate(gpuQuery) && isLate(nvidiaSmi))) return null;
   const mebibytes = /^(\d+) MiB$/.exec(first?.["memory"] ?? "")?.[1];
   return {
     name: first?.["name"] ?? shownGpu?.name ?? null,
@@ -177,21 +188,50 @@ function gpuOf(query: string, table: string): Gpu | null {
   };
 }
 
+function gpuProcessesOf({ commands: { computeApps }, containerOfProcess }: Gathered): GpuProcess[] | null {
+  // Without a driver's programs there is nothing to use.
+  const answer = isAbsent(computeApps) ? "" : answerOf(computeApps);
+  if (answer === null) return null;
+  return readComputeApps(answer).map((process) => ({
+    ...process,
+    container: own(containerOfProcess, String(process.pid)) ?? null,
+  }));
+}
+
 function dockerOf({ commands: { dockerInfo, containers }, hasNvidiaHook }: Gathered): Docker {
   const info = dockerSchema.safeParse(json(dockerInfo?.stdout ?? "")).data;
   if (dockerInfo?.code === 0 && info !== undefined) {
     // `--gpus` needs the hook; the runtime comes with it, and is often the only one of the two that is known here.
     const hasRuntime = info.runtimes === null ? null : "nvidia" in info.runtimes;
     const hasNvidiaRuntime = hasNvidiaHook === true ? true : hasRuntime;
-    return { version: info.version, hasNvidiaRuntime, failure: null };
+    return { version: info.version, hasNvidiaRuntime, failure: null, complaint: null };
   }
-  const said = dockerInfo?.stderr ?? "";
-  // Of a program that did not even start there is no exit code. The client of a stopped daemon may say `no such file` too.
-  const absent = dockerInfo?.code === null && /no such file/i.test(said);
   // Docker 20's `info` breaks at its template before it tells why; `ps` tells.
-  const denied = /permission denied/i.test(`${said}\n${containers?.stderr ?? ""}`);
-  const failure = absent ? "missing" : denied ? "denied" : "down";
-  return { version: null, hasNvidiaRuntime: null, failure };
+  const ps = answerOf(containers) === null ? containers?.stderr : "";
+  const said = [dockerInfo?.stderr, ps].flatMap((each) => each?.trim().split("\n") ?? []).filter((line) => line !== "");
+  // The client is also denied files of its own, and goes on.
+  const denial = said.find((line) =>
+    /permission denied while trying to connect|dial unix .*permission denied/i.test(line),
+  );
+  const failure = isAbsent(dockerInfo) ? "missing" : denial !== undefined ? "denied" : "down";
+  return { version: null, hasNvidiaRuntime: null, failure, complaint: denial ?? said.at(-1) ?? null };
+}
+
+function containersOf(
+  { commands: { containers }, containerMemoryBytes }: Gathered,
+  docker: Docker,
+): ContainerFacts[] | null {
+  // Where Docker refuses, none of ours runs; of one that is too slow that is not known.
+  const refuses = docker.failure !== null && containers !== undefined && !isLate(containers);
+  const answer = answerOf(containers) ?? (refuses ? "" : null);
+  if (answer === null) return null;
+  return jsonLines(answer, containerSchema).map(({ id, name, state, deployment }) => ({
+    id,
+    name,
+    running: ["running", "paused", "restarting"].includes(state),
+    deployment: deployment === "" ? null : deployment,
+    memoryBytes: own(containerMemoryBytes, id) ?? null,
+  }));
 }
 
 function rdmaDevices(raw: Gathered): RdmaDevice[] {
@@ -228,7 +268,7 @@ function mappedAddress(gid: string): string | null {
   return bytes.map((byte) => parseInt(byte, 16)).join(".");
 }
 
-/** Programs whose absence or failure leaves a gap, and what is not known then. Of Docker's `failure` tells. */
+/** Programs whose absence or failure leaves a gap, and what is not known then. Of Docker's its `failure` tells. */
 const gaps: Readonly<Record<string, string>> = {
   nvidiaSmi: "the GPU",
   computeApps: "what uses the GPU",
@@ -242,12 +282,17 @@ const gaps: Readonly<Record<string, string>> = {
 /** Those that print JSON, which tells nothing once it is cut. */
 const inJson = ["ipAddress", "route"];
 
-function notes(raw: Gathered): string[] {
-  return Object.entries(gaps).flatMap(([command, gap]) => {
+function notes(raw: Gathered, asked: Readonly<Record<string, string>>): string[] {
+  const ofName =
+    raw.hostname !== null && raw.resolved === null
+      ? ["what its own name resolves to: not known (no answer in time)"]
+      : [];
+  const ofPrograms = Object.entries(asked).flatMap(([command, gap]) => {
     const output = raw.commands[command];
     const unreadable = inJson.includes(command) && !Array.isArray(json(output?.stdout ?? ""));
     if (output?.code === 0) return unreadable ? [`${gap}: not known (its output can't be read)`] : [];
     const failure = nvidiaSmiFailure(output?.stdout ?? "") ?? output?.stderr.trim().split("\n").at(-1);
     return [`${gap}: not known (${failure || "no output"})`];
   });
+  return [...ofPrograms, ...ofName];
 }

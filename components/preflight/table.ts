@@ -3,18 +3,19 @@ import type { NodeFacts } from "./facts";
 import type { PreflightResult } from "./run";
 import { gibibytes } from "./problem";
 
-/** The facts of all nodes, and the figures between them, for a terminal. */
+/** The facts of all nodes, what is not known of them, and the figures between them, for a terminal. */
 export function renderTable({ facts, fabric }: Pick<PreflightResult, "facts" | "fabric">): string {
   const nodes = Object.entries(facts);
   const overview = table([["", ...nodes.map(([name]) => name)], ...rows(nodes.map(([, each]) => each))]);
-  if (fabric.length === 0) return overview;
+  const notes = nodes.flatMap(([name, each]) => each.notes.map((note) => `${name}: ${note}`)).join("\n");
   const ways = fabric.map(({ from, to, mtuBytes, tcpGigabitsPerSecond }) => [
     from,
     to,
     known(mtuBytes),
     known(tcpGigabitsPerSecond),
   ]);
-  return `${overview}\n\n${table([["from", "to", "MTU passed", "TCP Gb/s"], ...ways])}`;
+  const figures = table([["from", "to", "MTU passed", "TCP Gb/s"], ...ways]);
+  return [overview, notes, ways.length === 0 ? "" : figures].filter((part) => part !== "").join("\n\n");
 }
 
 function rows(nodes: readonly NodeFacts[]): string[][] {

@@ -1,6 +1,6 @@
 """In Ray's container on the head: adds up a tensor over one rank a node, as the engine's ranks do at every layer.
 
-all_reduce.py ADDRESS BACKEND BYTES NODE...: Ray's address, `nccl` or `gloo`, and the nodes' fabric addresses, head first.
+all_reduce.py ADDRESS BACKEND BYTES NODE...: Ray's address, `nccl` or `gloo`, and the nodes' fabric addresses.
 Prints JSON: {"busBytesPerSecond", "logs": {node: what NCCL said of its transport}}.
 """
 
@@ -32,7 +32,8 @@ class Rank:
 
     def run(self, rank, ranks, backend, size, head, port):
         log = f"/tmp/all-reduce-{os.getpid()}.log"
-        os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_FILE=log)
+        # INIT and NET write the TELLING lines, whatever server.environment asks for.
+        os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET", NCCL_DEBUG_FILE=log)
         # Ray hides the GPU from an actor that asks for none; asking would wait for an engine that has it.
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)
         import torch

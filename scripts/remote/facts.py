@@ -1,8 +1,8 @@
 """What this machine says of itself, as one line of JSON: facts.py MODEL_PATH IMAGE_BYTES
 
 Reads only, and needs no root. It gathers outputs as they are; components/preflight/readFacts.ts makes facts of them.
-What is missing here is null there: a program that is not installed has the code null. Docker is asked for its images where
-less than IMAGE_BYTES are free for them: only there does it matter which it has, and it takes its time.
+What is missing here is null there: a program that is not installed, or is too slow, has the code null. Docker is asked for
+its images where less than IMAGE_BYTES are free for them: only there does it matter which it has, and it takes its time.
 """
 
 import concurrent.futures
@@ -143,20 +143,21 @@ def disk(path):
 
 
 def addresses_of(name):
-    """What a name resolves to here; None: to nothing."""
+    """What a name resolves to here."""
     try:
         return sorted({found[4][0] for found in socket.getaddrinfo(name, None)})
     except OSError:
-        return None
+        return []
 
 
 def containers_of(pids):
-    """Container ids of processes, from their control groups."""
+    """Container ids of processes, from their control groups: empty for one in none, left out where that is not told."""
     found = {}
     for pid in pids:
-        match = re.search(r"[0-9a-f]{64}", read("/proc", pid, "cgroup") or "")
-        if match:
-            found[pid] = match.group()
+        groups = read("/proc", pid, "cgroup")
+        if groups:
+            match = re.search(r"[0-9a-f]{64}", groups)
+            found[pid] = match.group() if match else ""
     return found
 
 

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 
 import { shellLine } from "../../components/quote";
-import type { ChaosOptions } from "./chaos/run";
+import { chaos, type ChaosOptions } from "./chaos/run";
 import { SSH_CONFIG } from "./keys";
 import { knownNodes } from "./hosts";
 import { down, hostsDown, hostsUp, leftovers, removeSurplus } from "./lab";
@@ -151,7 +151,6 @@ program
   .action(async (options: ChaosOptions) => {
     await lock();
     // Only here: it needs a development dependency, which takes its time to load.
-    const { chaos } = await import("./chaos/run");
     process.exitCode = await chaos(options);
   });
 

@@ -12,7 +12,7 @@ export async function status(): Promise<{ text: string; well: boolean }> {
   const header = ["node", "address", "init", "sshd", "dockerd", "containers"];
   return {
     text: `${table([header, ...rows])}\nregistry at ${REGISTRY.host}: ${upOrDown(registry)}`,
-    well: registry && rows.every((row) => !row.includes("down")),
+    well: registry && rows.every((row) => !row.includes("down") && !/\((?!running)/.test(row.at(-1) ?? "")),
   };
 }
 

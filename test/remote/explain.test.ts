@@ -1,5 +1,6 @@
 import { execFile } from "node:child_process";
 import * as fs from "node:fs";
+import * as os from "node:os";
 import * as path from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
@@ -76,6 +77,25 @@ test("every saved output of a program is recognised as what it is", () => {
     return [name, [...text.matchAll(/^([a-zA-Z/][^:\n]*): ["[{A-Z]/gm)].map(([, title]) => title)];
   });
   expect(Object.fromEntries(found)).toEqual(kinds);
+});
+
+test("a log of a million lines, which begin like something that is known, is read to its end", async () => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "explain-"));
+  try {
+    const beginnings = ["", " \t", "|", "#", "DEV", "1: lo: <", "1: lo: <UP>"].map((line) =>
+      `${line}\n`.repeat(200_000),
+    );
+    const file = path.join(folder, "log");
+    fs.writeFileSync(
+      file,
+      [...beginnings, "1".repeat(400_000), "NVIDIA Container Toolkit CLI version 1.20.1"].join("\n"),
+    );
+    // It takes 2 s; with the square of the lines it would be minutes.
+    const { stdout } = await promisify(execFile)(preflight, ["explain", file], { timeout: 30_000 });
+    expect(stdout).toBe('nvidia-ctk --version: "1.20.1"\n');
+  } finally {
+    fs.rmSync(folder, { recursive: true });
+  }
 });
 
 test("a log is explained by its cause, a value by its number, and what is not known by a word", async () => {

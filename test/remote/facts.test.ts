@@ -1,7 +1,7 @@
 import * as fs from "node:fs";
 import * as os from "node:os";
 import * as path from "node:path";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { readFacts } from "../../components/preflight/readFacts";
 import { type Ended, processes, Sandbox } from "./sandbox";
 
@@ -76,7 +76,7 @@ function machine(): void {
   tool("ibv_devinfo", ":");
   tool(
     "nvidia-smi",
-    `case "$1" in --query-compute-apps*) printf '4711, VLLM::Worker, 100\\n4712, python3, 5\\n' ;; esac`,
+    `case "$1" in --query-compute-apps*) printf '4711, VLLM::Worker, 100\\n4712, python3, 5\\n4713, ended, 5\\n' ;; esac`,
   );
   tool(
     "docker",
@@ -197,18 +197,19 @@ test("a machine's facts are gathered without a change of it, the same twice, wit
     ],
     imageDisk: { path: box.home },
     modelDisk: { path: path.join(box.home, "model") },
-    containerOfProcess: { "4711": container },
+    containerOfProcess: { "4711": container, "4712": "" },
     containerMemoryBytes: { [container]: 4096, [gone]: null },
   });
-  expect(first["containerOfProcess"]).toEqual({ "4711": container });
+  expect(first["containerOfProcess"]).toEqual({ "4711": container, "4712": "" });
   expect(facts(ended)).toMatchObject({
     dgxRelease: "7.4.0",
     clockSkewSeconds: 0,
     memory: { totalBytes: 1_024_000, availableBytes: 614_400, swapTotalBytes: null },
-    docker: { version: "28.3.3", hasNvidiaRuntime: true, failure: null },
+    docker: { version: "28.3.3", hasNvidiaRuntime: true, failure: null, complaint: null },
     gpuProcesses: [
       { pid: 4711, container },
-      { pid: 4712, container: null },
+      { pid: 4712, container: "" },
+      { pid: 4713, container: null },
     ],
     containers: [
       { id: container, name: "engine", running: true, deployment: "lab", memoryBytes: 4096 },
@@ -312,6 +313,21 @@ test("what can't be killed, a name server and a disk that hang hold up nothing",
   expect(result.commands["nvcc"]?.code).toBe(0);
 });
 
+test.each<[string, string, string[] | null]>([
+  ["resolves to nothing", "raise socket.gaierror(-2, 'Name or service not known')", []],
+  ["is known to a name server that hangs", "time.sleep(10)", null],
+  ["resolves", "return [(2, 1, 6, '', ('127.0.1.1', 0))]", ["127.0.1.1"]],
+])("an own name that %s", async (_, body, resolved) => {
+  machine();
+  const patch = `import socket, time\ndef look_up(*_):\n    ${body}\nsocket.getaddrinfo = look_up\n`;
+  const ended = await onMachine(
+    [/^import concurrent\.futures$/gm, `${patch}import concurrent.futures`],
+    ["LIMIT_SECONDS = 4", "LIMIT_SECONDS = 2"],
+  );
+  expect(gathered(ended)).toMatchObject({ resolved });
+  expect(facts(ended).hostnameAddresses).toEqual(resolved);
+});
+
 test("a user without rights to Docker is told from a daemon that is down", async () => {
   machine();
   const denied =
@@ -383,6 +399,10 @@ test("scripts run at once, and how each ended is kept", async () => {
   expect(results["reading"]).toEqual({ code: 0, stdout: "''\n", stderr: "" });
 });
 
+test("a script without text is answered by its name alone, which the operator's greeting goes by", async () => {
+  expect(await probe({ "6e6f6e6365": [""] })).toEqual({ "6e6f6e6365": { code: 0, stdout: "", stderr: "" } });
+});
+
 test("no script waits for another one to be read, whatever it prints", async () => {
   const results = await probe({
     slow: ["import time; time.sleep(2); print(time.time())"],
@@ -409,7 +429,9 @@ test("scripts that hang are ended together, with what they started, and what the
     expect(results[name]).toMatchObject({ code: -9, stderr: "so far\n\nstopped after 3 s" });
     const pids = results[name]?.stdout.trim().split(" ") ?? [];
     expect(pids).toHaveLength(2);
-    expect(processes((id) => pids.includes(id))).toEqual([]);
+    await vi.waitFor(() => {
+      expect(processes((id) => pids.includes(id))).toEqual([]);
+    });
   }
   expect(results["good"]).toEqual({ code: 0, stdout: "1\n", stderr: "" });
 });

@@ -40,8 +40,12 @@ function memory(total: number, available: number): void {
   fs.renameSync(file, `${box.home}/meminfo`);
 }
 
-/** Runs prepare_container.py with a shorter wait, and the sandbox's memory where it was given one. */
-function prepare(args: string[], waitSeconds = 20) {
+/**
+ * Runs prepare_container.py with a shorter wait, and the sandbox's memory where it was given one.
+ *
+ * @param places where it looks for programs beside the sandbox's `bin`, then its whole PATH
+ */
+function prepare(args: string[], waitSeconds = 20, places?: string) {
   let source = fs.readFileSync("scripts/remote/prepare_container.py", "utf8");
   const replace = (from: string, to: string) => {
     expect(source.split(from)).toHaveLength(2);
@@ -49,6 +53,10 @@ function prepare(args: string[], waitSeconds = 20) {
   };
   replace("WAIT_SECONDS = 20", `WAIT_SECONDS = ${String(waitSeconds)}`);
   if (fs.existsSync(`${box.home}/meminfo`)) replace("/proc/meminfo", `${box.home}/meminfo`);
+  if (places !== undefined) {
+    replace("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", places);
+    return box.exec(["/usr/bin/python3", "-c", source, ...args], { PATH: `${box.home}/bin` });
+  }
   return box.exec(["python3", "-c", source, ...args]);
 }
 
@@ -123,6 +131,68 @@ test.each([
     stdout: "",
     stderr: `${told}${said}\n`,
   });
+});
+
+/** An `ss` or a `docker`, in the given folder of the sandbox, that prints this. */
+function prints(file: string, stdout: string): void {
+  fs.rmSync(`${box.home}/${file}`, { force: true });
+  const content = box.write(`${file}.stdout`, stdout);
+  box.write(file, `#!/bin/sh\nexec /bin/cat "${content}"\n`, 0o755);
+}
+
+test.each(["docker", "ss"])("without %s it is told in a line", async (program) => {
+  prints("bin/docker", "lab\n");
+  prints("bin/ss", "");
+  fs.rmSync(`${box.home}/bin/${program}`);
+  expect(await prepare(["ours", "lab", ...enough, "1"], 0, `${box.home}/nowhere`)).toEqual({
+    code: 1,
+    stdout: "",
+    stderr: `${program} can't be run: No such file or directory\n`,
+  });
+});
+
+test("programs are found outside of PATH too", async () => {
+  prints("bin/docker", "lab\n");
+  prints("sbin/ss", "");
+  expect(await prepare(["ours", "lab", ...enough, "1"], 0, `${box.home}/sbin`)).toEqual(changed(true));
+});
+
+const listener = (address: string, peer = "0.0.0.0:*") =>
+  `LISTEN 0 4096 ${address} ${peer} uid:1 ino:5 sk:3 cgroup:/x <->`;
+
+// As preflight judges them: what a line of `ss` is to Ray's container, and to the server's.
+test.each<[string, boolean, boolean]>([
+  [listener("0.0.0.0:8000"), true, true],
+  [listener("*:8000", "*:*"), true, true],
+  [listener("[::]:8000", "[::]:*"), true, true],
+  [listener(":::8000", ":::*"), true, true],
+  [listener("127.0.0.1:8000"), true, true],
+  [listener("127.0.0.53%lo:8000"), true, true],
+  [listener("10.1.230.180:8000"), true, true],
+  ["LISTEN 0 128 0.0.0.0:8000 0.0.0.0:*", true, true],
+  // A server on IPv4 stands beside one on an address of IPv6.
+  [listener("[::1]:8000", "[::]:*"), true, false],
+  [listener("[fe80::1]%enP7s7:8000", "[::]:*"), true, false],
+  [listener("0.0.0.0:18000"), false, false],
+  // Cut, or none at all.
+  ["LISTEN 0 4096 0.0.0.0:8000", false, false],
+  ["LISTEN 0 4096 0.0.0.0:8000 0.0.0.", false, false],
+  ["LISTEN 0", false, false],
+  ["LISTEN 0 4096 nonsense *:*", false, false],
+  ["ESTAB 0 0 10.0.0.1:8000 10.0.0.2:5000", false, false],
+  ["State Recv-Q Send-Q Local Address:Port Peer Address:Port", false, false],
+])("the listener %j", async (line, toRay, toServer) => {
+  prints("bin/ss", `${listener("0.0.0.0:22")}\n${line}\n\n`);
+  for (const [role, isTaken] of [
+    ["ray", toRay],
+    ["server", toServer],
+  ] as const) {
+    const name = `dgx-spark-dev-${role}`;
+    const refused = `container ${name} is not made: a port that the container needs is taken:\n${line}\n`;
+    expect(await prepare([name, "lab", ...enough, "8000"], 0)).toEqual(
+      isTaken ? { code: 1, stdout: "", stderr: refused } : changed(false),
+    );
+  }
 });
 
 test("a taken port is refused after the wait, with its owner, who is not disturbed", async () => {

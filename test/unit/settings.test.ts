@@ -199,6 +199,13 @@ const mistakes: [(string | number)[], unknown, string, RegExp, string][] = [
     /loopback/,
     "pulumi config set --path 'nodes[0].fabric.address' 192.168.200.12",
   ],
+  ...["fe80::1", "FE80:0::1", "febf::1", "fe9a:1::"].map((address): (typeof mistakes)[0] => [
+    ["nodes", 0, "fabric", "address"],
+    address,
+    "nodes[0].fabric.address",
+    /link-local address means nothing without its interface: give the interface one of its own/,
+    "pulumi config set --path 'nodes[0].fabric.address' 192.168.200.12",
+  ]),
   [
     ["nodes", 0, "fabric", "address"],
     "fe80::1%eth0",
@@ -264,6 +271,13 @@ test("mistakes of shape and of relation are told together", () => {
   );
 });
 
+test("an example that is just what is wrong is not told as the cure", () => {
+  const config = having(["nodes", 1, "fabric", "address"], "192.168.200.12");
+  expect(renderProblems(problemsOf(config))).toMatch(
+    /^ {4}mend: pulumi config set --path nodes\\\[1\\\]\.fabric\.address ANOTHER-VALUE$/m,
+  );
+});
+
 test("a number spelt as a string, as `pulumi config set --path` stores fractions, is a number", () => {
   const result = parseSettings(having(["server", "gpuMemoryUtilization"], "0.9"));
   expect("settings" in result && result.settings.server.gpuMemoryUtilization).toBe(0.9);
@@ -298,6 +312,14 @@ test("values are taken as they are meant: numbers as text, addresses and paths i
   expect(server.extraArgs).toEqual(["--max-lora-rank", "16"]);
   expect(model.path).toBe("/models/tiny");
   expect(nodes.map(({ fabric }) => fabric.address)).toEqual(["fd00::1", "fd00::2"]);
+});
+
+test.each(["fec0::", "fe8::", "fd00:fe80::"])("%s is not link-local", (address) => {
+  const config = having([], undefined) as { nodes: { fabric: { address: string } }[] };
+  config.nodes.forEach((node, index) => {
+    node.fabric.address = `${address}${index + 1}`;
+  });
+  expect(problemsOf(config)).toEqual([]);
 });
 
 test("two spellings of one address are one address", () => {

@@ -2,7 +2,7 @@ import * as net from "node:net";
 import { containerName, localTag } from "../../container";
 import { rayPorts } from "../../ray";
 import type { NodeSettings, Settings } from "../../schema";
-import type { NodeFacts } from "../facts";
+import type { Docker, NodeFacts } from "../facts";
 import type { NodeProbe } from "../probe";
 import { gibibytes, problem, type Problem } from "../problem";
 
@@ -27,18 +27,27 @@ function checkDaemon({ name, user }: NodeSettings, { docker }: NodeFacts, { acce
     case "denied":
       return [
         problem("docker-denied", name, {
-          found: `${user} may not use Docker`,
+          found: withComplaint(`${user} may not use Docker`, docker),
           expected: `${user} in the group docker`,
           mend: `sudo usermod -aG docker ${user}, on ${name}`,
         }),
       ];
     case "down":
-      return [problem("docker-down", name, { found: "the daemon does not answer", expected: "a running daemon" })];
+      return [
+        problem("docker-down", name, {
+          found: withComplaint("the daemon does not answer", docker),
+          expected: "a running daemon",
+        }),
+      ];
     case null:
       return accelerator === "gb10" && docker.hasNvidiaRuntime === false
         ? [problem("docker-no-gpu", name, { found: "no runtime `nvidia`", expected: "NVIDIA's container runtime" })]
         : [];
   }
+}
+
+function withComplaint(found: string, { complaint }: Docker): string {
+  return complaint === null ? found : `${found}: ${complaint}`;
 }
 
 /** Room that the image takes while it is unpacked, bytes. */
@@ -49,14 +58,15 @@ export function imageBytes({ preflight }: Settings): number {
 function checkImageDisk(node: string, facts: NodeFacts, settings: Settings, deployment: string): Problem[] {
   const free = facts.imageDisk?.freeBytes ?? null;
   const needed = imageBytes(settings);
-  if (free === null || free >= needed || facts.images.includes(localTag(deployment, settings.image))) return [];
+  const isThere = facts.images?.includes(localTag(deployment, settings.image)) !== false;
+  if (free === null || free >= needed || isThere) return [];
   const found = `${gibibytes(free)} free at ${facts.imageDisk?.path ?? ""}`;
   return [problem("disk-short", node, { found, expected: `${gibibytes(needed)} for the image` })];
 }
 
 function checkContainers(node: string, facts: NodeFacts, deployment: string): Problem[] {
   const names = (["ray", "server"] as const).map((role) => containerName(deployment, role));
-  return facts.containers.flatMap(({ name, deployment: owner, running }) => {
+  return (facts.containers ?? []).flatMap(({ name, deployment: owner, running }) => {
     if (owner === deployment) return [];
     if (names.includes(name)) {
       const found = `container ${name} is ${owner === null ? "not of this program" : `of deployment ${owner}`}`;
@@ -93,18 +103,19 @@ function checkPorts(
     ...rayPorts(isHead).map((port): Port => ({ port, purpose: "Ray", role: "ray" })),
     ...(isHead ? [{ port: server.port, purpose: "the OpenAI API (server.port)", role: "server" } as const] : []),
   ];
-  // Of a running container of ours the ports are its own; whether it is well is not asked here.
-  const runs = (role: Port["role"]) =>
-    facts.containers.some(
+  // Of a running container of ours the ports are its own; whether it is well is not asked here. Where the containers are not
+  // known, any of them may be ours.
+  const isOurs = (role: Port["role"], owner: string) =>
+    facts.containers?.some(
       (each) => each.running && each.deployment === deployment && each.name === containerName(deployment, role),
-    );
+    ) ?? owner.startsWith("container ");
   return ports.flatMap(({ port, purpose, role }) => {
     // Ray listens on every address, whatever it is told; the server on every one of IPv4, and of IPv6 where the head is
     // reached by that.
     const wanted = (address: string) =>
       role === "ray" || everywhere.includes(address) || !net.isIPv6(address) || net.isIPv6(head.host);
     const taken = facts.listeners.find((each) => each.port === port && wanted(each.address));
-    if (taken === undefined || runs(role)) return [];
+    if (taken === undefined || isOurs(role, taken.owner)) return [];
     const found = `port ${port} is taken by ${taken.owner}, on ${taken.address}`;
     return [problem("port-taken", name, { found, expected: `free for ${purpose}` })];
   });

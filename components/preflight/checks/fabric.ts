@@ -85,14 +85,15 @@ function checkLink(node: NodeSettings, facts: NodeFacts, { accelerator }: Settin
   const found = linkOf({ node, facts });
   const ports = facts.rdmaDevices.flatMap(({ netdevs }) => netdevs);
   const problems: Problem[] = [];
-  // A worker without another network has its default route through the head: over the cable, as it should be.
-  const isFast = ports.includes(fabric.interface) || (found?.speedMbps ?? 0) >= slowLinkMbps;
-  if (found !== undefined && !isFast && facts.defaultRouteInterfaces.includes(fabric.interface)) {
+  // A worker without another network has its default route through the head: over the cable, as it should be. Of a bridge
+  // over the cable the speed may not be known.
+  const isSlow = !ports.includes(fabric.interface) && found?.speedMbps != null && found.speedMbps < slowLinkMbps;
+  if (isSlow && facts.defaultRouteInterfaces.includes(fabric.interface)) {
     const expected = "the interface of the cable between the Sparks";
     problems.push(
       problem("fabric-address-management", name, { found: `${fabric.interface} holds the default route`, expected }),
     );
-  } else if (!isFast && found !== undefined && accelerator === "gb10" && ports.length > 0) {
+  } else if (isSlow && accelerator === "gb10" && ports.length > 0) {
     const expected = `one of ${[...new Set(ports)].join(", ")}`;
     problems.push(
       problem("fabric-address-management", name, { found: `${fabric.interface} is no ConnectX port`, expected }),
@@ -186,35 +187,62 @@ function checkTwice(probes: readonly NodeProbe[]): Problem[] {
   );
 }
 
-/** What must be the same on all ends: each that is below the best one is at fault. */
+/**
+ * The MTU that all ends should have: of those that are large enough, if any, else of all, the one that most have; then the
+ * usual one; then the largest.
+ */
+function commonMtu(all: readonly number[]): number {
+  const full = all.filter((mtu) => mtu >= fullMtuBytes);
+  const candidates = full.length > 0 ? full : [...all];
+  const count = (mtu: number) => candidates.filter((each) => each === mtu).length;
+  const isUsual = (mtu: number) => Number(mtu === fullMtuBytes);
+  const [first = fullMtuBytes] = candidates.sort((a, b) => count(b) - count(a) || isUsual(b) - isUsual(a) || b - a);
+  return first;
+}
+
+/** What must be the same on all ends: each that differs from the best one is at fault. */
 function checkEnds(probes: readonly NodeProbe[]): Problem[] {
   const links = probes.flatMap((probe) => {
     const link = linkOf(probe);
     return link?.up ? [{ node: probe.node.name, link }] : [];
   });
-  const below = (
+  const differing = (
     code: "fabric-mtu-unequal" | "fabric-speed-unequal",
     what: string,
     pick: (link: NetworkInterface) => number | null,
+    bestOf: (values: readonly number[]) => number,
+    mend?: (value: number) => string,
   ) => {
     const ends = links.flatMap(({ node, link }) => {
       const value = pick(link);
       return value === null ? [] : [{ node, name: link.name, value }];
     });
-    const most = Math.max(...ends.map(({ value }) => value));
-    const best = ends.find(({ value }) => value === most);
+    const wanted = bestOf(ends.map(({ value }) => value));
+    const best = ends.find(({ value }) => value === wanted);
     return ends
-      .filter(({ value }) => value < most)
+      .filter(({ value }) => value !== wanted)
       .map(({ node, name, value }) =>
         problem(code, node, {
           found: `${name}: ${what} ${value}`,
-          expected: `${most}, as ${best?.name ?? ""} on ${best?.node ?? ""}`,
+          expected: `${wanted}, as ${best?.name ?? ""} on ${best?.node ?? ""}`,
+          ...(mend && { mend: mend(wanted) }),
         }),
       );
   };
   return [
-    ...below("fabric-mtu-unequal", "MTU", ({ mtuBytes }) => mtuBytes),
-    ...below("fabric-speed-unequal", "speed in Mb/s", ({ speedMbps }) => speedMbps),
+    ...differing(
+      "fabric-mtu-unequal",
+      "MTU",
+      ({ mtuBytes }) => mtuBytes,
+      commonMtu,
+      (mtu) => `Set the same MTU on all ends, in netplan: \`mtu: ${Math.max(mtu, fullMtuBytes)}\`.`,
+    ),
+    ...differing(
+      "fabric-speed-unequal",
+      "speed in Mb/s",
+      ({ speedMbps }) => speedMbps,
+      (speeds) => Math.max(...speeds),
+    ),
   ];
 }
 

@@ -35,11 +35,11 @@ function checkClockAndName(node: string, facts: NodeFacts): Problem[] {
     const found = `the clock is ${Math.abs(skew)} s ${skew < 0 ? "behind" : "ahead of"} the operator's`;
     problems.push(problem("clock-skew", node, { found, expected: `within ${skewLimitSeconds} s` }));
   }
-  if (hostname === null) return problems;
+  if (hostname === null || hostnameAddresses === null) return problems;
   const own = interfaces.flatMap(({ addresses }) => addresses.map(({ address }) => address));
-  const elsewhere = hostnameAddresses?.filter((address) => !isLoopback(address) && !own.includes(address)) ?? [];
+  const elsewhere = hostnameAddresses.filter((address) => !isLoopback(address) && !own.includes(address));
   const mend = `in /etc/hosts there: 127.0.1.1 ${hostname}`;
-  if (hostnameAddresses === null) {
+  if (hostnameAddresses.length === 0) {
     const found = `${hostname} resolves to nothing there`;
     problems.push(problem("hostname-unresolved", node, { found, expected: "an address", mend }));
   } else if (own.length > 0 && elsewhere.length > 0) {

@@ -1,6 +1,6 @@
 import { memoryDemand } from "../../memory";
 import type { Settings } from "../../schema";
-import type { NodeFacts } from "../facts";
+import type { ContainerFacts, GpuProcess, NodeFacts } from "../facts";
 import type { NodeProbe } from "../probe";
 import { gibibytes, problem, type Problem } from "../problem";
 
@@ -45,16 +45,24 @@ export function checkMemory(probes: readonly NodeProbe[], settings: Settings, de
   });
 }
 
-function ownContainers(facts: NodeFacts, deployment: string): Set<string> {
-  return new Set(facts.containers.filter((each) => each.running && each.deployment === deployment).map(({ id }) => id));
+/** The deployment's own containers that run; null: not known. */
+function ownContainers({ containers }: NodeFacts, deployment: string): ContainerFacts[] | null {
+  return containers?.filter((each) => each.running && each.deployment === deployment) ?? null;
 }
 
-/** What the deployment's own containers hold: it comes free before they are made anew. Null: not known of one. */
+/** Whether a process is the deployment's own; null: not known. */
+function isOwn({ container }: GpuProcess, own: readonly ContainerFacts[] | null): boolean | null {
+  if (container === "" || own?.length === 0) return false;
+  return container === null || own === null ? null : own.some(({ id }) => id === container);
+}
+
+/** What the deployment's own containers hold: it comes free before they are made anew. Null: not known. */
 function ownMemoryBytes(facts: NodeFacts, deployment: string): number | null {
   const own = ownContainers(facts, deployment);
-  const ofContainers = facts.containers.filter(({ id }) => own.has(id));
-  const onGpu = facts.gpuProcesses.filter(({ container }) => container !== null && own.has(container));
-  return [...ofContainers, ...onGpu].reduce<number | null>(
+  if (own?.length === 0) return 0;
+  const onGpu = facts.gpuProcesses?.filter((each) => isOwn(each, own) !== false);
+  if (own === null || onGpu === undefined || onGpu.some((each) => isOwn(each, own) === null)) return null;
+  return [...own, ...onGpu].reduce<number | null>(
     (sum, { memoryBytes }) => (sum === null || memoryBytes === null ? null : sum + memoryBytes),
     0,
   );
@@ -62,8 +70,8 @@ function ownMemoryBytes(facts: NodeFacts, deployment: string): number | null {
 
 function strangersOnGpu(facts: NodeFacts, deployment: string): string[] {
   const own = ownContainers(facts, deployment);
-  return facts.gpuProcesses
-    .filter(({ container }) => container === null || !own.has(container))
+  return (facts.gpuProcesses ?? [])
+    .filter((each) => isOwn(each, own) === false)
     .map(
       ({ name, pid, memoryBytes }) =>
         `${name} (pid ${pid}${memoryBytes === null ? "" : `, ${gibibytes(memoryBytes)}`})`,

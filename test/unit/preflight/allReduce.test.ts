@@ -1,6 +1,7 @@
 import * as fs from "node:fs";
 import { expect, test } from "vitest";
-import { judgeAllReduce } from "../../../components/preflight/allReduce";
+import { judgeAllReduce, runAllReduce } from "../../../components/preflight/allReduce";
+import { withSsh } from "./fakeSsh";
 import { settingsOf } from "./spark";
 
 const log = (name: string) => fs.readFileSync(`test/fixtures/nccl/${name}.txt`, "utf8");
@@ -59,4 +60,22 @@ test("the bound is held against the figure, and may be let pass", () => {
   ]);
   expect(slow({ allow: ["all-reduce-slow"], imageGB: 40 })).toMatchObject([{ severity: "warning", allowed: true }]);
   expect(pair({ fabric: { minimumGBps: 19.23 } })([good, good]).problems).toEqual([]);
+});
+
+// What the head's `ssh` does, and what is found.
+test.each([
+  ["echo 'Welcome to DGX Spark'", "Welcome to DGX Spark"],
+  [`echo Welcome; echo '{"busBytesPerSecond":1,"logs":{}}'`, 'Welcome\n{"busBytesPerSecond":1,"logs":{}}'],
+  ["echo '{}'", "{}"],
+  ["head -c 9999 /dev/zero | tr '\\0' x", "x".repeat(300)],
+  ["exit 0", "no answer"],
+  ["echo noise; echo 'all-reduce on spark-1: failed' >&2; exit 1", "all-reduce on spark-1: failed"],
+  ["kill -9 $$", "ssh was ended by SIGKILL"],
+])("a head that gives no figures is a problem that says what it said: %s", async (does, found) => {
+  const settings = settingsOf();
+  await withSsh({ [settings.nodes[0].host]: does }, async () => {
+    const { figures, problems } = await runAllReduce(settings, "dev");
+    expect(figures).toBeNull();
+    expect(problems).toMatchObject([{ node: "spark-1", code: "all-reduce-failed", severity: "error", found }]);
+  });
 });

@@ -59,7 +59,7 @@ const busy = gatheredSpark({
       container(digest, "dgx-spark-dev-ray", "running", "dev") + container(other, "postgres", "exited"),
     ),
   },
-  containerOfProcess: { "9052": digest },
+  containerOfProcess: { "4127": "", "9052": digest },
   containerMemoryBytes: { [digest]: 3_500_000_000, [other]: null },
 });
 
@@ -82,7 +82,7 @@ const facts: NodeFacts = {
     memoryTotalBytes: null,
   },
   gpuProcesses: [
-    { pid: 4127, name: "python3", memoryBytes: 231 * mebibyte, container: null },
+    { pid: 4127, name: "python3", memoryBytes: 231 * mebibyte, container: "" },
     { pid: 9052, name: "sglang::scheduler", memoryBytes: 95814 * mebibyte, container: digest },
   ],
   cudaToolkitVersion: "13.0",
@@ -96,7 +96,7 @@ const facts: NodeFacts = {
   },
   imageDisk: { path: "/var/lib/docker", totalBytes: 1_000_000_000_000, freeBytes: 700_000_000_000 },
   modelDisk: { path: "/home/aurora/models/m", totalBytes: 1_000_000_000_000, freeBytes: 700_000_000_000 },
-  docker: { version: "28.5.1", hasNvidiaRuntime: true, failure: null },
+  docker: { version: "28.5.1", hasNvidiaRuntime: true, failure: null, complaint: null },
   interfaces: [
     link("lo", 65536, null, { address: "127.0.0.1", prefix: 8 }, { address: "::1", prefix: 128 }),
     link(
@@ -143,14 +143,20 @@ const noCommunication: Output = {
   stdout: fixture("nvidia-smi/error-no-driver-communication.txt"),
   stderr: "",
 };
-const noGpu = { gpu: null, gpuProcesses: [] };
-const noDocker = (failure: "missing" | "denied" | "down") => ({
-  docker: { version: null, hasNvidiaRuntime: null, failure },
+const unknownGpu = {
+  ...{ name: null, driverVersion: null, cudaVersion: null, computeCapability: null },
+  ...{ busId: null, memoryTotalBytes: null },
+};
+const noDocker = (failure: "missing" | "denied" | "down", complaint: string | null) => ({
+  docker: { version: null, hasNvidiaRuntime: null, failure, complaint },
 });
 const absent = "not known (No such file or directory)";
 const denied =
   'permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock: Get "http://%2Fvar%2Frun%2Fdocker.sock/v1.51/info": dial unix /var/run/docker.sock: connect: permission denied\n';
 const down = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\n";
+const deniedNewer = "permission denied while trying to connect to the docker API at unix:///var/run/docker.sock\n";
+const deniedOlder = "Got permission denied while trying to connect to the Docker daemon socket\n";
+const configDenied = "WARNING: Error loading config file: open /home/aurora/.docker/config.json: permission denied\n";
 const downNewer =
   "failed to connect to the docker API at unix:///var/run/docker.sock; check if the path is correct and if the daemon is running: dial unix /var/run/docker.sock: connect: no such file or directory\n";
 const noMemory = {
@@ -182,13 +188,28 @@ const gaps: [string, Partial<Gathered>, Partial<NodeFacts>][] = [
   [
     "no nvidia-smi",
     { commands: { nvidiaSmi: missing, gpuQuery: missing, computeApps: missing } },
-    { ...noGpu, notes: [`the GPU: ${absent}`, `what uses the GPU: ${absent}`] },
+    { gpu: null, gpuProcesses: [], notes: [`the GPU: ${absent}`, `what uses the GPU: ${absent}`] },
+  ],
+  [
+    "nvidia-smi that hangs: there may be a GPU, and anything on it",
+    { commands: { nvidiaSmi: hangs, gpuQuery: hangs, computeApps: hangs } },
+    {
+      gpu: unknownGpu,
+      gpuProcesses: null,
+      notes: ["the GPU", "what uses the GPU"].map((gap) => `${gap}: not known (no answer within 4 s)`),
+    },
+  ],
+  [
+    "nvidia-smi that hangs once, and shows no GPU at the other time",
+    { commands: { nvidiaSmi: hangs, gpuQuery: noCommunication } },
+    { gpu: null, notes: ["the GPU: not known (no answer within 4 s)"] },
   ],
   [
     "a driver of another version",
     { commands: { nvidiaSmi: mismatch, gpuQuery: mismatch, computeApps: mismatch } },
     {
-      ...noGpu,
+      gpu: null,
+      gpuProcesses: null,
       notes: ["the GPU: not known (driver-library-mismatch)", "what uses the GPU: not known (driver-library-mismatch)"],
     },
   ],
@@ -196,7 +217,8 @@ const gaps: [string, Partial<Gathered>, Partial<NodeFacts>][] = [
     "no driver",
     { commands: { nvidiaSmi: noCommunication, gpuQuery: noCommunication, computeApps: noCommunication } },
     {
-      ...noGpu,
+      gpu: null,
+      gpuProcesses: null,
       notes: ["the GPU: not known (no-driver-communication)", "what uses the GPU: not known (no-driver-communication)"],
     },
   ],
@@ -239,20 +261,68 @@ const gaps: [string, Partial<Gathered>, Partial<NodeFacts>][] = [
       notes: [`the MTU that RDMA uses: ${absent}`],
     },
   ],
-  ["no docker", { commands: { dockerInfo: missing } }, noDocker("missing")],
-  ["docker that hangs", { commands: { dockerInfo: hangs } }, noDocker("down")],
+  [
+    "no docker",
+    { commands: { dockerInfo: missing, containers: missing } },
+    { ...noDocker("missing", "No such file or directory"), containers: [] },
+  ],
+  ["docker that hangs", { commands: { dockerInfo: hangs } }, noDocker("down", "no answer within 4 s")],
+  [
+    "docker that hangs at every question: what runs is not known",
+    { commands: { dockerInfo: hangs, containers: hangs } },
+    {
+      ...noDocker("down", "no answer within 4 s"),
+      containers: null,
+      notes: ["the containers: not known (no answer within 4 s)"],
+    },
+  ],
   [
     "docker stopped",
-    { commands: { dockerInfo: { code: 1, stdout: '{"version":"","root":"","runtimes":null}\n', stderr: down } } },
-    noDocker("down"),
+    {
+      commands: {
+        dockerInfo: { code: 1, stdout: '{"version":"","root":"","runtimes":null}\n', stderr: down },
+        containers: fails(down),
+      },
+    },
+    { ...noDocker("down", down.trim()), containers: [] },
   ],
-  ["docker stopped, as a newer client says it", { commands: { dockerInfo: fails(downNewer) } }, noDocker("down")],
+  [
+    "docker stopped, as a newer client says it",
+    { commands: { dockerInfo: fails(downNewer) } },
+    noDocker("down", downNewer.trim()),
+  ],
   [
     "docker stopped, with the exit code 0",
     { commands: { dockerInfo: { code: 0, stdout: '{"version":"","runtimes":null}\n', stderr: down } } },
-    noDocker("down"),
+    noDocker("down", down.trim()),
   ],
-  ["docker denied", { commands: { dockerInfo: fails(denied) } }, noDocker("denied")],
+  [
+    "docker of podman, which has no such template",
+    {
+      commands: {
+        dockerInfo: fails(
+          "Emulate Docker CLI using podman. Create /etc/containers/nodocker to quiet msg.\nError: template: info:1:16: can't evaluate field ServerVersion\n",
+          125,
+        ),
+      },
+    },
+    noDocker("down", "Error: template: info:1:16: can't evaluate field ServerVersion"),
+  ],
+  [
+    "docker that may not read its configuration, and is stopped",
+    { commands: { dockerInfo: fails(`${configDenied}${down}`), containers: fails(`${configDenied}${down}`) } },
+    { ...noDocker("down", down.trim()), containers: [] },
+  ],
+  [
+    "docker that says nothing",
+    { commands: { dockerInfo: fails(""), containers: fails("") } },
+    { ...noDocker("down", null), containers: [] },
+  ],
+  ...[denied, deniedNewer, deniedOlder].map((said): (typeof gaps)[0] => [
+    "docker denied",
+    { commands: { dockerInfo: fails(`${configDenied}${said}`), containers: fails(said) } },
+    { ...noDocker("denied", said.trim()), containers: [] },
+  ]),
   [
     "docker denied, of version 20, whose `info` does not say so",
     {
@@ -263,20 +333,47 @@ const gaps: [string, Partial<Gathered>, Partial<NodeFacts>][] = [
         containers: fails(`Got ${denied}`),
       },
     },
-    { ...noDocker("denied"), containers: [] },
+    { ...noDocker("denied", `Got ${denied}`.trim()), containers: [] },
   ],
   [
     "docker without NVIDIA's runtime",
     { commands: { dockerInfo: prints(dockerInfo.replace('"nvidia"', '"kata"')) } },
-    { docker: { version: "28.5.1", hasNvidiaRuntime: false, failure: null } },
+    { docker: { ...facts.docker, hasNvidiaRuntime: false } },
   ],
   [
     "docker that does not tell its runtimes",
     { commands: { dockerInfo: prints('{"version":"28.5.1","root":"/var/lib/docker","runtimes":null}\n') } },
-    { docker: { version: "28.5.1", hasNvidiaRuntime: null, failure: null } },
+    { docker: { ...facts.docker, hasNvidiaRuntime: null } },
   ],
-  ["containers not told", { commands: { containers: hangs } }, { containers: [] }],
-  ["images not told", { commands: { images: hangs } }, { images: [] }],
+  [
+    "containers not told",
+    { commands: { containers: hangs } },
+    { containers: null, notes: ["the containers: not known (no answer within 4 s)"] },
+  ],
+  [
+    "images not told",
+    { commands: { images: hangs } },
+    { images: null, notes: ["the images: not known (no answer within 4 s)"] },
+  ],
+  ["images not asked for", { commands: { images: undefined } }, { images: [] }],
+  [
+    "containers in every state: those that hold what they took run",
+    {
+      commands: {
+        containers: prints(
+          ["created", "dead", "exited", "paused", "removing", "restarting", "running"]
+            .map((state) => container(other, state, state))
+            .join(""),
+        ),
+      },
+    },
+    {
+      containers: ["created", "dead", "exited", "paused", "removing", "restarting", "running"].map((name) => ({
+        ...{ id: other, name, deployment: null, memoryBytes: null },
+        running: ["paused", "restarting", "running"].includes(name),
+      })),
+    },
+  ],
   ["no file", { files: { "/etc/os-release": null } }, { operatingSystem: null }],
   ["no DGX OS", { files: { "/etc/dgx-release": null } }, { dgxRelease: null }],
   [
@@ -287,7 +384,12 @@ const gaps: [string, Partial<Gathered>, Partial<NodeFacts>][] = [
   ["no meminfo", { files: { "/proc/meminfo": null } }, { memory: noMemory }],
   ["no kernel", { files: { "/proc/sys/kernel/osrelease": null } }, { kernel: null }],
   ["no product name", { files: { "/sys/class/dmi/id/product_name": "\n" } }, { productName: null }],
-  ["a name that resolves to nothing", { resolved: null }, { hostnameAddresses: null }],
+  ["a name that resolves to nothing", { resolved: [] }, { hostnameAddresses: [] }],
+  [
+    "a name server that hangs",
+    { resolved: null },
+    { hostnameAddresses: null, notes: ["what its own name resolves to: not known (no answer in time)"] },
+  ],
   ["no RDMA device", { rdma: [] }, { rdmaDevices: [] }],
   ["no disk", { imageDisk: null }, { imageDisk: null }],
   [
@@ -303,7 +405,7 @@ const gaps: [string, Partial<Gathered>, Partial<NodeFacts>][] = [
   [
     "no process's container",
     { containerOfProcess: {} },
-    { gpuProcesses: facts.gpuProcesses.map((each) => ({ ...each, container: null })) },
+    { gpuProcesses: facts.gpuProcesses?.map((each) => ({ ...each, container: null })) ?? null },
   ],
 ];
 
@@ -328,17 +430,17 @@ const nothing: NodeFacts = {
   cpus: null,
   clockSkewSeconds: null,
   gpu: null,
-  gpuProcesses: [],
+  gpuProcesses: null,
   cudaToolkitVersion: null,
   memory: noMemory,
   imageDisk: null,
   modelDisk: null,
-  docker: { version: null, hasNvidiaRuntime: null, failure: "down" },
+  docker: { version: null, hasNvidiaRuntime: null, failure: "down", complaint: null },
   interfaces: [],
   defaultRouteInterfaces: [],
   rdmaDevices: [],
   listeners: [],
-  containers: [],
+  containers: null,
   images: [],
   notes: [
     "the GPU",
@@ -349,6 +451,7 @@ const nothing: NodeFacts = {
     "the default route",
     "the ports in use",
     "the clock",
+    "the containers",
   ].map((gap) => `${gap}: not known (no output)`),
 };
 
@@ -381,8 +484,14 @@ test("a Linux machine with none of the programs", () => {
     cpus: 4,
     memory: { ...noMemory, totalBytes: 8000000 * kibibyte },
     modelDisk: facts.modelDisk,
-    docker: { version: null, hasNvidiaRuntime: null, failure: "missing" },
-    notes: nothing.notes.map((note) => note.replace("no output", "No such file or directory")),
+    ...noDocker("missing", "No such file or directory"),
+    gpuProcesses: [],
+    containers: [],
+    images: null,
+    notes: [
+      ...nothing.notes.filter((note) => !note.startsWith("the containers")),
+      "the images: not known (no output)",
+    ].map((note) => note.replace("no output", "No such file or directory")),
   });
 });
 
@@ -530,7 +639,9 @@ const shape = z.strictObject({
       memoryTotalBytes: count,
     })
     .nullable(),
-  gpuProcesses: z.array(z.strictObject({ pid: z.int().min(0), name: z.string(), memoryBytes: count, container: text })),
+  gpuProcesses: z
+    .array(z.strictObject({ pid: z.int().min(0), name: z.string(), memoryBytes: count, container: text }))
+    .nullable(),
   cudaToolkitVersion: text,
   memory: z.strictObject({
     totalBytes: count,
@@ -546,6 +657,7 @@ const shape = z.strictObject({
     version: text,
     hasNvidiaRuntime: z.boolean().nullable(),
     failure: z.enum(["missing", "denied", "down"]).nullable(),
+    complaint: text,
   }),
   interfaces: z.array(
     z.strictObject({
@@ -571,16 +683,18 @@ const shape = z.strictObject({
     }),
   ),
   listeners: z.array(z.strictObject({ address: z.string(), port: z.int().min(0), owner: z.string() })),
-  containers: z.array(
-    z.strictObject({
-      id: z.string(),
-      name: z.string(),
-      running: z.boolean(),
-      deployment: text,
-      memoryBytes: count,
-    }),
-  ),
-  images: z.array(z.string()),
+  containers: z
+    .array(
+      z.strictObject({
+        id: z.string(),
+        name: z.string(),
+        running: z.boolean(),
+        deployment: text,
+        memoryBytes: count,
+      }),
+    )
+    .nullable(),
+  images: z.array(z.string()).nullable(),
   notes: z.array(z.string()),
 });
 

@@ -73,7 +73,7 @@ test("the table of facts and figures", () => {
     ...worker,
     ...{ productName: null, architecture: null, operatingSystem: null, dgxRelease: null, kernel: null, gpu: null },
     ...{ clockSkewSeconds: null, imageDisk: null, interfaces: [], rdmaDevices: [] },
-    docker: { version: null, hasNvidiaRuntime: null, failure: "denied" as const },
+    docker: { version: null, hasNvidiaRuntime: null, failure: "denied" as const, complaint: null },
     memory: { ...worker.memory, availableBytes: null, totalBytes: null },
   };
   Object.assign(head, { clockSkewSeconds: -0.5 });
@@ -95,5 +95,8 @@ from     to       MTU passed  TCP Gb/s
 spark-1  spark-2        9000        32
 spark-2  spark-1        9000        32`;
   expect(renderTable({ facts, fabric: [] })).toBe(overview);
-  expect(renderTable({ facts, fabric: fabricFigures(probes) })).toBe(`${overview}\n\n${figures}`);
+  unknown.notes.push("the clock: not known (x)", "the containers: not known (y)");
+  const notes = "spark-2: the clock: not known (x)\nspark-2: the containers: not known (y)";
+  expect(renderTable({ facts, fabric: [] })).toBe(`${overview}\n\n${notes}`);
+  expect(renderTable({ facts, fabric: fabricFigures(probes) })).toBe(`${overview}\n\n${notes}\n\n${figures}`);
 });

@@ -1,0 +1,56 @@
+import { expect, test } from "vitest";
+import { Sandbox } from "./sandbox";
+
+// Ray and PyTorch in a line each: one rank, in the same process, whose NCCL logs what it is asked to log.
+const ray = `
+class Actor:
+    def __init__(self, kind):
+        self.kind = kind
+    def options(self, **_):
+        return self
+    def remote(self, *arguments):
+        made = self.kind(*arguments)
+        return Actor(made) if isinstance(self.kind, type) else made
+    def __getattr__(self, name):
+        return Actor(getattr(self.kind, name))
+def init(**_): pass
+def get(result): return result
+def remote(**_): return Actor
+def nodes(): return [{"NodeManagerAddress": "127.0.0.1", "NodeID": "a", "Alive": True}]
+`;
+const torch = `
+float32 = "float32"
+class One:
+    def __getitem__(self, _): return self
+    def item(self): return 1
+def ones(*_, **__): return One()
+`;
+const distributed = `
+import os
+def init_process_group(*_, **__):
+    with open(os.environ["NCCL_DEBUG_FILE"], "w") as file:
+        file.write("NET/ " + os.environ["NCCL_DEBUG"] + " " + os.environ["NCCL_DEBUG_SUBSYS"])
+def all_reduce(_): pass
+def barrier(): pass
+def destroy_process_group(): pass
+`;
+
+test.each<NodeJS.ProcessEnv>([{}, { NCCL_DEBUG: "WARN", NCCL_DEBUG_SUBSYS: "ENV", NCCL_DEBUG_FILE: "/dev/null" }])(
+  "NCCL logs the way that it chose, with %j in server.environment",
+  async (environment) => {
+    const box = new Sandbox();
+    try {
+      box.write("ray/__init__.py", ray);
+      box.write("ray/util/__init__.py", "");
+      box.write("ray/util/scheduling_strategies.py", "def NodeAffinitySchedulingStrategy(*_, **__): pass\n");
+      box.write("torch/__init__.py", torch);
+      box.write("torch/distributed.py", distributed);
+      const more = { ...environment, PYTHONPATH: box.home };
+      const { stdout, stderr } = await box.run("all_reduce.py", ["a:1", "gloo", "64", "127.0.0.1"], more);
+      expect(stderr).toBe("");
+      expect(JSON.parse(stdout)).toMatchObject({ logs: { "127.0.0.1": "NET/ INFO INIT,NET" } });
+    } finally {
+      box.remove();
+    }
+  },
+);
