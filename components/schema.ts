@@ -214,10 +214,18 @@ export const schema = z.strictObject({
         .boolean()
         .default(true)
         .meta({ description: "Reuse of the KV cache between requests.", example: "true" }),
-      extraArgs: z.array(text).default([]).meta({
-        description: "Further arguments of `vllm serve`, one a list entry, passed on byte for byte.",
-        example: '["--enforce-eager"]',
-      }),
+      extraArgs: z
+        .array(
+          text.refine(
+            (value) => value !== "",
+            "empty: Docker's plugin takes no empty argument; join it to its option: --option=",
+          ),
+        )
+        .default([])
+        .meta({
+          description: "Further arguments of `vllm serve`, one a list entry, passed on byte for byte.",
+          example: '["--enforce-eager"]',
+        }),
       environment: z
         .record(environmentName, text)
         .default({})
