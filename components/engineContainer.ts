@@ -86,8 +86,9 @@ export function engineContainer(
     {
       deleteBeforeReplace: true,
       additionalSecretOutputs: ["envs"],
-      // One that was found stopped is made anew, so that what depends on it and its gates are too.
-      replaceOnChanges: ["mustRun"],
+      // One that was found stopped is made anew, so that what depends on it and its gates are too. Docker can't change the
+      // mounts of a container, and the plugin does not say so.
+      replaceOnChanges: ["mustRun", "mounts"],
       hooks: { beforeCreate: [prepareHook(name, node, container, deployment, args.needs)] },
       ...pulumi.mergeOptions({ provider: node.provider }, opts),
     },

@@ -255,7 +255,8 @@ export const schema = z.strictObject({
         example: '["driver-unequal"]',
       }),
       imageGB: numeric(z.number().min(0)).default(40).meta({
-        description: "Room that the image takes on the disk of Docker's images, packed and unpacked, 10^9 bytes.",
+        description:
+          "Room that the image takes on the disk of Docker's images, packed and unpacked, 10^9 bytes. Not asked for where the image is there already.",
         example: "40",
       }),
     })

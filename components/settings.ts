@@ -3,24 +3,71 @@ import * as os from "node:os";
 import * as path from "node:path";
 import { describe, description, type Problem, removeCommand, setCommand, spellPath, valueAt } from "./problems";
 import { relationProblems } from "./relations";
+import { shellLine } from "./quote";
 import { schema, type Settings } from "./schema";
 
 function shapeProblems(raw: unknown, shape: ReturnType<typeof schema.safeParse>): Problem[] {
   return (shape.error?.issues ?? []).flatMap((issue): Problem[] => {
     const at = issue.path.filter((part) => typeof part !== "symbol");
     if (issue.code === "unrecognized_keys") {
-      const known = Object.keys((at.length === 0 ? description : describe(at))?.properties ?? {}).join(", ");
-      return issue.keys.map((key) => ({
-        key: spellPath([...at, key]),
-        value: valueAt(raw, [...at, key]),
-        message: `no such key; known here: ${known}`,
-        fix: removeCommand([...at, key]),
-      }));
+      const known = Object.keys((at.length === 0 ? description : describe(at))?.properties ?? {});
+      if (at.length === 0) known.push(tokenKey);
+      return issue.keys.map((key) => {
+        const meant = nearest(key, known);
+        return {
+          key: spellPath([...at, key]),
+          value: valueAt(raw, [...at, key]),
+          message: `no such key; ${meant === undefined ? "" : `did you mean \`${meant}\`? `}known here: ${known.join(", ")}`,
+          // What stands below it is kept.
+          fix: meant === undefined ? removeCommand([...at, key]) : `in the stack's file: rename it to \`${meant}\``,
+        };
+      });
     }
     const value = valueAt(raw, at);
+    if (issue.code === "invalid_value" && at[0] === "preflight" && at[1] === "allow") {
+      const meant = nearest(String(value), issue.values.map(String));
+      const message = `no code of an error; docs/troubleshooting.md lists them`;
+      const fix =
+        meant === undefined
+          ? removeCommand(at)
+          : shellLine(["pulumi", "config", "set", "--path", spellPath(at), meant]);
+      return [
+        {
+          key: spellPath(at),
+          value,
+          message: meant === undefined ? message : `${message}; did you mean \`${meant}\`?`,
+          fix,
+        },
+      ];
+    }
     const message = value === undefined ? "missing" : issue.message.replace(/^Invalid input: /, "");
     return [{ key: spellPath(at), value, message, fix: setCommand(at) }];
   });
+}
+
+/** The one secret, which is no part of the settings. */
+const tokenKey = "huggingFaceToken";
+
+/** What was probably meant by a word, upper and lower case alike: the known one with the fewest letters to change, if they are few. */
+function nearest(word: string, known: readonly string[]): string | undefined {
+  const [best] = known
+    .map((each) => ({ each, share: distance(word.toLowerCase(), each.toLowerCase()) / each.length }))
+    .sort((a, b) => a.share - b.share);
+  return best !== undefined && best.share <= 0.4 ? best.each : undefined;
+}
+
+/** How many letters have to be changed, added or taken away (Levenshtein). */
+function distance(from: string, to: string): number {
+  let row = Array.from({ length: to.length + 1 }, (_, index) => index);
+  for (const [at, letter] of Array.from(from).entries()) {
+    const next = [at + 1];
+    for (const [index, other] of Array.from(to).entries()) {
+      const [left = 0, above = 0, before = 0] = [next[index], row[index + 1], row[index]];
+      next.push(Math.min(left + 1, above + 1, before + (letter === other ? 0 : 1)));
+    }
+    row = next;
+  }
+  return row.at(-1) ?? 0;
 }
 
 /**
@@ -77,7 +124,7 @@ function isEncrypted(key: string): boolean {
 export function checkConfiguration(
   raw: Readonly<Record<string, unknown>>,
 ): { settings: Settings; privateKey: string | undefined } | { problems: Problem[] } {
-  const plain = Object.fromEntries(Object.entries(raw).filter(([key]) => key !== "huggingFaceToken"));
+  const plain = Object.fromEntries(Object.entries(raw).filter(([key]) => key !== tokenKey));
   const parsed = parseSettings(plain);
   const keyFile = valueAt(plain, ["ssh", "privateKeyPath"]);
   const key = readPrivateKey(typeof keyFile === "string" ? keyFile : undefined);

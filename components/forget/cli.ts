@@ -11,23 +11,29 @@ interface Options {
 function forget(node: string, { stack, cwd, yes }: Options): void {
   const on = ["-C", cwd, ...(stack === undefined ? [] : ["--stack", stack])];
   const pulumi = (...args: string[]) => execFileSync("pulumi", [...on, ...args], { encoding: "utf8", stdio: "pipe" });
-  const urns = resourcesOn(node, JSON.parse(pulumi("stack", "export")));
+  const remaining = () => resourcesOn(node, JSON.parse(pulumi("stack", "export")));
+  const urns = remaining();
   if (urns.length === 0) {
     console.log(`There is nothing of ${node} in the stack.`);
     return;
   }
-  console.log(`${yes ? "Forgetting" : "With --yes the stack forgets"}, and leaves on ${node} as they are:`);
-  for (const urn of urns) {
-    console.log(`  ${urn.slice(urn.lastIndexOf("::") + 2)}`);
-    if (yes) pulumi("state", "delete", "--yes", urn);
+  const names = urns.map((urn) => `  ${urn.slice(urn.lastIndexOf("::") + 2)}\n`).join("");
+  console.log(`${yes ? "The stack forgets" : "With --yes the stack forgets"}, with all that depends on it:\n${names}`);
+  if (!yes) {
+    process.exitCode = 1;
+    return;
   }
-  if (!yes) process.exitCode = 1;
+  // What depends on it is made anew by the next update, which removes what it finds of ours under the same names.
+  for (let [urn] = urns; urn !== undefined; [urn] = remaining()) {
+    pulumi("state", "delete", "--yes", "--target-dependents", urn);
+  }
+  console.log("Now: pulumi up");
 }
 
 new Command("forget-node")
   .description(
-    "Takes what is on a node that is gone for good out of a stack, without touching the node. " +
-      "First take the node out of `nodes` and run `pulumi up`: it does all the rest, and then fails at that node.",
+    "Takes what is on a node that is gone for good out of a stack, without touching any node. " +
+      "First take the node out of `nodes`, and afterwards run `pulumi up`.",
   )
   .argument("<node>", "name of the node")
   .option("-s, --stack <name>", "the stack (default: the one selected)")
@@ -37,7 +43,7 @@ new Command("forget-node")
     try {
       forget(node, options);
     } catch (error) {
-      // Pulumi says what is in the way: there is no such stack, or something that is still wanted depends on the node.
+      // Pulumi says what is in the way, such as that there is no such stack.
       const said = error instanceof Error && "stderr" in error ? String(error.stderr).trim() : String(error);
       process.stderr.write(`forget-node: ${said}\n`);
       process.exitCode = 2;

@@ -5,7 +5,7 @@ import { Command, Option } from "commander";
 import { parse } from "yaml";
 import { z } from "zod";
 import { parseValue } from "../configValue";
-import { renderProblems as renderMistakes } from "../problems";
+import { type Problem as Mistake, renderProblems as renderMistakes } from "../problems";
 import { schema, type Settings } from "../schema";
 import { checkConfiguration } from "../settings";
 import { endConnections } from "../ssh";
@@ -18,6 +18,13 @@ import { renderTable } from "./table";
 
 /** A mistake of the person at the keyboard: shown without a stack trace. */
 class UsageError extends Error {}
+
+/** Settings that are wrong: told as text, or as JSON where that was asked for. */
+class ConfigurationError extends UsageError {
+  constructor(readonly mistakes: readonly Mistake[]) {
+    super(renderMistakes(mistakes));
+  }
+}
 
 interface Options {
   stack?: string;
@@ -36,20 +43,47 @@ const stepSchema = z.object({ deployment: z.string(), settings: schema });
 function selectedStack(cwd: string): string {
   try {
     return execFileSync("pulumi", ["-C", cwd, "stack", "--show-name"], { encoding: "utf8", stdio: "pipe" }).trim();
-  } catch {
-    throw new UsageError("no stack is selected here: give one (--stack NAME)");
+  } catch (error) {
+    const { code, stderr } = error as { code?: string; stderr: string | null };
+    throw new UsageError(`${whyNoStack(code, (stderr ?? "").trim().replace(/^error: /, ""))} (--stack NAME)`);
+  }
+}
+
+function whyNoStack(code: string | undefined, said: string): string {
+  if (code === "ENOENT") return 'pulumi is not on PATH: eval "$(./scripts/setup --env)", or give the stack';
+  if (said.includes("no stack selected")) return "no stack is selected here: give one";
+  if (said.includes("PULUMI_ACCESS_TOKEN")) return "pulumi is not logged in: pulumi login --local, or give the stack";
+  return `pulumi does not tell which stack is selected (${said}): give one`;
+}
+
+/** A stack's file: in the folder or in one above it, as pulumi looks for it. */
+function stackFile(cwd: string, stack: string): string {
+  const name = `Pulumi.${stack}.yaml`;
+  const start = path.resolve(cwd);
+  for (let folder = start, below = ""; folder !== below; below = folder, folder = path.dirname(folder)) {
+    if (fs.existsSync(path.join(folder, name))) return path.join(folder, name);
+  }
+  throw new UsageError(
+    `there is no ${name} in ${start}, nor above it: give the stack (--stack NAME), and the project's folder (--cwd DIR)`,
+  );
+}
+
+/** The text of a file that a person names; undefined: what comes on stdin. */
+function readText(file: string | undefined): string {
+  try {
+    return fs.readFileSync(file ?? 0, "utf8");
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT") throw new UsageError(`there is no file ${file ?? ""}`);
+    if (code === "EISDIR") throw new UsageError(`${file ?? "what comes on stdin"} is a folder: give a file`);
+    throw new UsageError(`${file ?? "what comes on stdin"} can't be read: ${message}`);
   }
 }
 
 /** The settings in a stack's file. Secrets in it stay closed: none is needed. */
 function stackSettings(cwd: string, stack: string): Settings {
-  const file = path.join(cwd, `Pulumi.${stack}.yaml`);
-  let text: string;
-  try {
-    text = fs.readFileSync(file, "utf8");
-  } catch {
-    throw new UsageError(`there is no ${file}: give the stack (--stack NAME), and the project's folder (--cwd DIR)`);
-  }
+  const file = stackFile(cwd, stack);
+  const text = readText(file);
   let content: unknown;
   try {
     // A secret counts as text, wherever it stands.
@@ -66,7 +100,7 @@ function stackSettings(cwd: string, stack: string): Settings {
     own.map(([key, value]) => [key.slice(project.length + 1), typeof value === "string" ? parseValue(value) : value]),
   );
   const checked = checkConfiguration(raw);
-  if ("problems" in checked) throw new UsageError(renderMistakes(checked.problems));
+  if ("problems" in checked) throw new ConfigurationError(checked.problems);
   return checked.settings;
 }
 
@@ -94,18 +128,26 @@ async function runByHand({ stack, cwd, json }: Options): Promise<boolean> {
   if (json) {
     process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
   } else {
-    process.stdout.write(`${renderTable(result)}\n\n${renderProblems(result.problems)}\n`);
-    process.stdout.write(`${countProblems(result.problems)}. Nothing was changed.\n`);
+    // Without a node that answers there is no table, and without a problem no list.
+    const parts = [
+      ...(Object.keys(result.facts).length > 0 ? [renderTable(result)] : []),
+      renderProblems(result.problems),
+    ];
+    parts.push(`${countProblems(result.problems)}. Nothing was changed.`);
+    process.stdout.write(`${parts.filter((part) => part !== "").join("\n\n")}\n`);
   }
   return isReady(result.problems);
 }
 
 const program = new Command("preflight")
-  .description(
-    "Looks at every Spark of a stack, and tells what would go wrong. Changes nothing. Exit code 1: an error.",
+  .description("Looks at every Spark of a stack, and tells what would go wrong. Changes nothing.")
+  .addHelpText(
+    "after",
+    "\nExit codes: 0 no error, 1 an error on a Spark, 2 a mistake in the command or the configuration.",
   )
+  .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : 2))
   .option("-s, --stack <name>", "the stack (default: the one selected)")
-  .option("-C, --cwd <folder>", "folder with Pulumi.STACK.yaml", ".")
+  .option("-C, --cwd <folder>", "folder with Pulumi.STACK.yaml, or below it", ".")
   .option("--json", "facts, problems and figures as JSON")
   .addOption(
     new Option(
@@ -122,11 +164,7 @@ program
   .command("explain [file]")
   .description("what an engine's log, or the output of a program on a Spark, says (a file, or stdin)")
   .action((file?: string) => {
-    try {
-      process.stdout.write(`${explain(fs.readFileSync(file ?? 0, "utf8"))}\n`);
-    } catch (error) {
-      throw new UsageError(error instanceof Error ? error.message : String(error));
-    }
+    process.stdout.write(`${explain(readText(file))}\n`);
   });
 
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
@@ -139,6 +177,10 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
 
 program.parseAsync().catch((error: unknown) => {
   if (!(error instanceof UsageError)) throw error;
-  process.stderr.write(`preflight: ${error.message}\n`);
+  if (error instanceof ConfigurationError && program.opts<Options>().json) {
+    process.stdout.write(`${JSON.stringify({ ready: false, configuration: error.mistakes }, null, 2)}\n`);
+  } else {
+    process.stderr.write(`preflight: ${error.message}\n`);
+  }
   process.exitCode = 2;
 });

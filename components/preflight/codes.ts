@@ -33,11 +33,11 @@ export const codes = {
   "ssh-key-refused": error(
     "The host refuses the operator's SSH key.",
     "The public key is not in the user's `~/.ssh/authorized_keys`, or the user is wrong.",
-    "`ssh-copy-id` the key (`-J JUMPHOST` where there is one), or set `ssh.privateKeyPath` and `user`.",
+    "`ssh-copy-id USER@HOST` (with `-o ProxyJump=USER@JUMPHOST` where there is one), or set `ssh.privateKeyPath` and `user`.",
   ),
   "ssh-frozen": error(
     "TCP connects, but SSH says nothing.",
-    "The Spark is out of memory: ping answers, programs don't run.",
+    "The Spark is out of memory: ping answers, programs don't run. (Or a firewall on the way takes every connection.)",
     "Switch it off and on; then lower `server.gpuMemoryUtilization`.",
   ),
   "probe-failed": error(
@@ -115,7 +115,7 @@ export const codes = {
   "disk-short": error(
     "The disk of Docker's images is too small for the image.",
     "Old images, or Docker on a small disk.",
-    "`docker system prune --all` there, or move Docker's data; `preflight.imageGB` says what is asked for.",
+    "`docker system prune --all` there, or move Docker's data; `preflight.imageGB` says what is asked for, which is nothing where the image is there already.",
   ),
   // Docker
   "docker-missing": error(
@@ -143,6 +143,11 @@ export const codes = {
     "Another program, or another deployment, made it.",
     "Rename or remove it: `docker rename NAME OTHER`, `docker rm -f NAME`.",
   ),
+  "container-stopped": warning(
+    "A container of this deployment is there and does not run.",
+    "It ended too often, or somebody stopped it. Pulumi compares settings with what it made, and does not see that.",
+    "`pulumi up --refresh`, which makes it anew; `docker logs NAME` there says why it ended.",
+  ),
   "deployment-in-the-way": error(
     "Another deployment of this program runs on the node.",
     "Two stacks name the same Spark.",
@@ -151,17 +156,17 @@ export const codes = {
   "port-taken": error(
     "A port that is needed is taken.",
     "Another service listens there. The engine would end at its start, or Ray join a stranger.",
-    "End the service, or choose another `server.port`.",
+    "End the service; or, where it is the port of the API, choose another `server.port`.",
   ),
   // The model
   "model-unusable": error(
     "The model's folder is missing, not whole, or can't be read.",
-    "The download was interrupted, the path is wrong, or the files belong to another user.",
+    "The download or a copy was interrupted, the path is wrong, or the files belong to another user.",
     "Copy the model to `model.path` on that node; make it readable: `chmod -R a+rX`.",
   ),
   "model-different": error(
     "The model's files differ between the nodes.",
-    "Another revision, or a copy that was not finished. Ranks would load different weights.",
+    "Another revision, or a copy that was not finished. Ranks would load different weights. Names and sizes are compared: of weights, tokenizer files and every `*.json` at the top of the folder.",
     "`rsync -a --checksum` the folder from the head.",
   ),
   // The fabric of one node
@@ -189,6 +194,11 @@ export const codes = {
     "Two machines hold one fabric address.",
     "A copied netplan file.",
     "Give each its own address.",
+  ),
+  "fabric-subnets-differ": error(
+    "The nodes' fabric addresses are in different subnets, and don't reach each other.",
+    "`fabric` of a node is set to its other network, or a netplan file has another subnet.",
+    "Set `fabric.interface` and `fabric.address` of each node to those of the cable between them: `ip -brief address`.",
   ),
   "fabric-mtu-unequal": error(
     "The fabric's MTU differs between the nodes.",
@@ -265,7 +275,7 @@ export const codes = {
   "all-reduce-slow": error(
     "The all-reduce is slower than `fabric.minimumGBps`.",
     "One RDMA device of two, a small MTU, a GID that is link-local, or a busy machine.",
-    "See the warnings of preflight about `fabric.hcas` and MTU; then `pulumi up` again.",
+    "See the warnings of preflight about `fabric.hcas` and MTU; then `pulumi up` again. Or lower `fabric.minimumGBps`.",
   ),
   "rdma-unused": error(
     "NCCL talks over sockets, though RDMA devices are named.",

@@ -1,12 +1,13 @@
-import { randomBytes } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import * as fs from "node:fs";
 import * as path from "node:path";
 import { z } from "zod";
 import { describeRoute, type Route, routeTo, sshOptions } from "../connection";
-import { rayPorts } from "../ray";
+import { rayPorts, urlHost } from "../ray";
 import type { NodeSettings, Settings } from "../schema";
 import { type Finished, Session } from "../ssh";
 import { imageBytes } from "./checks/docker";
+import type { ProblemCode } from "./codes";
 import type { FabricFacts, ModelFacts, NodeProbe } from "./probe";
 import { problem, type Problem } from "./problem";
 import { json, readFacts } from "./readFacts";
@@ -55,7 +56,12 @@ export async function gather(settings: Settings, answerSeconds = 25): Promise<No
     ),
   );
   for (const { session } of await Promise.all(sessions)) session.close();
-  return tried.map((probe) => blameJumpHost(probe, tried));
+  return Promise.all(
+    tried.map(async (probe) => {
+      const via = settings.nodes.findIndex(({ name }) => name === probe.node.via);
+      return via === -1 ? probe : blameJumpHost(probe, tried[via] as NodeProbe, (await at(via)).session);
+    }),
+  );
 }
 
 interface Opened {
@@ -92,7 +98,9 @@ function openAll(settings: Settings): Promise<Opened>[] {
 }
 
 function open(route: Route, { ssh }: Settings, socket: string): Session {
-  const options = [...sshOptions(route, ssh, socket), "-o", "ControlMaster=auto"];
+  // Only a talkative one tells that the way through the jump host was opened, up to the node.
+  const talkative = (option: string) => option.replace(/^ProxyCommand=ssh /, "ProxyCommand=ssh -v ");
+  const options = [...sshOptions(route, ssh, socket).map(talkative), "-o", "ControlMaster=auto"];
   return new Session(
     route,
     // Verbose: it tells when it has logged in.
@@ -209,15 +217,27 @@ const complaints = [
   { pattern: /permission denied \(|too many authentication failures/i, code: "ssh-key-refused" },
 ] as const;
 
-/** Through a jump host it looks the same when the node does not answer at all. */
+/** There was a connection; through a jump host it is said also while that one has none. */
 const frozen = /timed out during banner exchange/i;
+
+/** What the `ssh` through a jump host says when that one has connected to the node. */
+const opened = /^debug1: mux_client_request_stdio_fwd: master session id/m;
+
+/** What it says when that one could not; the reason stands at the shared connection. */
+const notOpened = /Stdio forwarding request failed: .*/;
+
+/** Why a connection could not pass others on. */
+const openFailed = /^channel \d+: open failed: (?:connect failed: )?(.*\S)/gm;
+
+/** What `ssh` tells of a key that is not the one expected. */
+const offeredKey = /^The fingerprint for the (\S+) key sent by the remote host is\s+(SHA256:[A-Za-z0-9+/]+)/m;
 
 /** What `ssh` says when it has logged in. */
 const loggedIn = /^Authenticated to /m;
 
 /** What `ssh` says that explains nothing. */
 const idle =
-  /^(Warning: Permanently|@+|Connection closed by UNKNOWN|stdio forwarding failed|Authenticated to|Transferred: |Bytes per)/;
+  /^(Warning: Permanently|@+|Connection closed by UNKNOWN|stdio forwarding failed|Authenticated to|Transferred: |Bytes per|OpenSSH_|debug1: |Connection to UNKNOWN)/;
 
 /** Whether `ssh` ended for want of a connection, which its code 255 says, or was given up before it had one. */
 function withoutConnection({ code, stderr }: Finished): boolean {
@@ -234,18 +254,45 @@ export function connectionProblem(route: Route, done: Finished): Problem {
       .filter((line) => line !== "" && !idle.test(line));
   const said = [...lines(done.stderr).slice(-2), ...lines(done.stdout).slice(-1)].join("; ") || "no answer";
   if (!withoutConnection(done)) return probeFailed(node, done.code === null ? `logged in; ${said}` : said);
-  const rest = route.via === undefined && frozen.test(done.stderr) ? "ssh-frozen" : "ssh-unreachable";
-  const code = complaints.find(({ pattern }) => pattern.test(done.stderr))?.code ?? rest;
-  return problem(code, node.name, { found: cut(`${describeRoute(route)}: ${said}`), expected: "a connection" });
+  const tell = (code: ProblemCode, found: string, expected = "a connection") =>
+    problem(code, node.name, { found: cut(`${describeRoute(route)}: ${found}`), expected });
+  const code = complaints.find(({ pattern }) => pattern.test(done.stderr))?.code;
+  if (code === "ssh-host-key") {
+    const [, type, seen] = offeredKey.exec(done.stderr) ?? [];
+    return tell(code, seen === undefined ? said : `it showed the ${type ?? ""} key ${seen}`, describeKey(node.hostKey));
+  }
+  if (code !== undefined) return tell(code, said);
+  if (!frozen.test(done.stderr)) return tell("ssh-unreachable", said);
+  if (route.via === undefined || opened.test(done.stderr)) return tell("ssh-frozen", said);
+  return tell("ssh-unreachable", `${route.via.name} has no answer of ${urlHost(node.host)}:${node.port}`);
 }
 
-/** A node behind one that can't be reached has no problem of its own that could be known. */
-function blameJumpHost(probe: NodeProbe, probes: readonly NodeProbe[]): NodeProbe {
-  const via = probes.find(({ node }) => node.name === probe.node.via);
-  if (probe.failure === null || via?.failure == null || via.failure.code === "probe-failed") return probe;
+/** A host key by its type and end, and as `ssh` tells the one that it was shown. */
+function describeKey(hostKey: string): string {
+  const [type = "", key = ""] = hostKey.split(" ");
+  const fingerprint = createHash("sha256").update(Buffer.from(key, "base64")).digest("base64").replace(/=+$/, "");
+  return `hostKey ${type} …${key.slice(-12)}, SHA256:${fingerprint}`;
+}
+
+/**
+ * A node behind one that can't be reached has no problem of its own that could be known. Behind one that can, and was not let
+ * through to the node, it has the reason that this one gives.
+ *
+ * @param session the jump host's, which has ended
+ */
+async function blameJumpHost(probe: NodeProbe, via: NodeProbe, session: Session): Promise<NodeProbe> {
+  const { node, failure } = probe;
+  if (failure === null) return probe;
+  if (via.failure === null || via.failure.code === "probe-failed") {
+    if (!notOpened.test(failure.found)) return probe;
+    const reasons = [...(await session.finished).stderr.matchAll(openFailed)].map(([, reason]) => reason);
+    const told = `${via.node.name} can't reach ${urlHost(node.host)}:${node.port}`;
+    const found = [told, [...new Set(reasons)].join(", or ")].filter((part) => part !== "").join(": ");
+    return { ...probe, failure: { ...failure, found: failure.found.replace(notOpened, () => found) } };
+  }
   const found = `it is reached through ${via.node.name}, which can't be used: ${via.failure.code}`;
   return {
     ...probe,
-    failure: problem("ssh-jump-host", probe.node.name, { found, expected: "a jump host that works" }),
+    failure: problem("ssh-jump-host", node.name, { found, expected: "a jump host that works" }),
   };
 }

@@ -122,8 +122,8 @@ export function readFacts(gathered: string, asked: { sentAt: number; answeredAt:
     images: images?.split("\n").filter((line) => line !== "") ?? null,
     notes: notes(raw, {
       ...gaps,
-      ...(containers === null && { containers: "the containers" }),
-      ...(images === null && { images: "the images" }),
+      ...(containers === null && { containers: ["the containers", "docker"] }),
+      ...(images === null && { images: ["the images", "docker"] }),
     }),
   };
 }
@@ -268,29 +268,30 @@ function mappedAddress(gid: string): string | null {
   return bytes.map((byte) => parseInt(byte, 16)).join(".");
 }
 
-/** Programs whose absence or failure leaves a gap, and what is not known then. Of Docker's its `failure` tells. */
-const gaps: Readonly<Record<string, string>> = {
-  nvidiaSmi: "the GPU",
-  computeApps: "what uses the GPU",
-  ibvDevinfo: "the MTU that RDMA uses",
-  nvcc: "the CUDA toolkit's version",
-  ipAddress: "the network interfaces",
-  route: "the default route",
-  listeners: "the ports in use",
-  date: "the clock",
+/** Programs whose absence or failure leaves a gap: what is not known then, and their names. Of Docker's its `failure` tells. */
+const gaps: Readonly<Record<string, readonly [string, string]>> = {
+  nvidiaSmi: ["the GPU", "nvidia-smi"],
+  computeApps: ["what uses the GPU", "nvidia-smi"],
+  ibvDevinfo: ["the MTU that RDMA uses", "ibv_devinfo"],
+  nvcc: ["the CUDA toolkit's version", "nvcc"],
+  ipAddress: ["the network interfaces", "ip"],
+  route: ["the default route", "ip"],
+  listeners: ["the ports in use", "ss"],
+  date: ["the clock", "date"],
 };
 /** Those that print JSON, which tells nothing once it is cut. */
 const inJson = ["ipAddress", "route"];
 
-function notes(raw: Gathered, asked: Readonly<Record<string, string>>): string[] {
+function notes(raw: Gathered, asked: typeof gaps): string[] {
   const ofName =
     raw.hostname !== null && raw.resolved === null
       ? ["what its own name resolves to: not known (no answer in time)"]
       : [];
-  const ofPrograms = Object.entries(asked).flatMap(([command, gap]) => {
+  const ofPrograms = Object.entries(asked).flatMap(([command, [gap, program]]) => {
     const output = raw.commands[command];
     const unreadable = inJson.includes(command) && !Array.isArray(json(output?.stdout ?? ""));
     if (output?.code === 0) return unreadable ? [`${gap}: not known (its output can't be read)`] : [];
+    if (isAbsent(output)) return [`${gap}: not known (no program ${program})`];
     const failure = nvidiaSmiFailure(output?.stdout ?? "") ?? output?.stderr.trim().split("\n").at(-1);
     return [`${gap}: not known (${failure || "no output"})`];
   });

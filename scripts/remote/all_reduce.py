@@ -12,9 +12,12 @@ import sys
 import time
 
 import ray
+import ray.exceptions
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 ROUNDS = 5
+# A node that has just joined in the place of another: until Ray notices, the one that is gone counts as alive.
+STALE_SECONDS = 60
 # Lines of NCCL's log that tell which way the data goes.
 TELLING = ("NET/", " via ", "NCCL version", "GID", "NIC", "Using network")
 LOG_LIMIT = 6000
@@ -70,19 +73,33 @@ class Rank:
         return "".join(lines)[:LOG_LIMIT]
 
 
+def run(nodes, backend, size):
+    """Seconds and log of each rank; nodes that are gone are waited out."""
+    begun = time.monotonic()
+    while True:
+        ids = {each["NodeManagerAddress"]: each["NodeID"] for each in ray.nodes() if each["Alive"]}
+        try:
+            return run_on([ids[node] for node in nodes], nodes, backend, size)
+        except (KeyError, ray.exceptions.ActorUnschedulableError, ray.exceptions.RayActorError):
+            if time.monotonic() - begun > STALE_SECONDS:
+                raise
+            time.sleep(1)
+
+
+def run_on(ids, nodes, backend, size):
+    actor = ray.remote(num_cpus=0)(Rank)
+    ranks = [
+        actor.options(scheduling_strategy=NodeAffinitySchedulingStrategy(each, soft=False)).remote(node)
+        for each, node in zip(ids, nodes)
+    ]
+    port = ray.get(ranks[0].free_port.remote())
+    return ray.get([rank.run.remote(at, len(nodes), backend, size, nodes[0], port) for at, rank in enumerate(ranks)])
+
+
 def main():
     address, backend, size, *nodes = sys.argv[1:]
     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    ids = {each["NodeManagerAddress"]: each["NodeID"] for each in ray.nodes() if each["Alive"]}
-    actor = ray.remote(num_cpus=0)(Rank)
-    ranks = [
-        actor.options(scheduling_strategy=NodeAffinitySchedulingStrategy(ids[node], soft=False)).remote(node)
-        for node in nodes
-    ]
-    port = ray.get(ranks[0].free_port.remote())
-    results = ray.get(
-        [rank.run.remote(at, len(nodes), backend, int(size), nodes[0], port) for at, rank in enumerate(ranks)]
-    )
+    results = run(nodes, backend, int(size))
     slowest = max(seconds for seconds, _ in results)
     # As nccl-tests counts: what each link carries.
     bus = 2 * (len(nodes) - 1) / len(nodes) * int(size) / slowest

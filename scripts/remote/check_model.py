@@ -9,6 +9,8 @@ import sys
 
 # Other files end like weights and are none: training_args.bin, optimizer.bin.
 WEIGHTS = ("*.safetensors", "*.gguf", "pytorch_model*.bin", "consolidated*.pth")
+# What is loaded beside them: configuration, tokenizer, chat template.
+BESIDE = ("*.json", "*.jinja", "*.tiktoken", "tokenizer.model")
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 
 folder = sys.argv[1]
@@ -17,6 +19,28 @@ folder = sys.argv[1]
 def fail(text):
     print(text, file=sys.stderr)
     sys.exit(1)
+
+
+def matching(patterns):
+    """The names that fit one of the patterns."""
+    return {name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)}
+
+
+def check_safetensors(name, file, size):
+    """Holds a file's size against its header, which says where each tensor ends. The tensors themselves are not read."""
+    length = int.from_bytes(file.read(8), "little")
+    end = 8 + length
+    try:
+        # More than this the format does not allow: then it is no length.
+        if length > 100_000_000:
+            raise ValueError
+        if end <= size:
+            tensors = {key: value for key, value in json.loads(file.read(length)).items() if key != "__metadata__"}
+            end += max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0)
+    except (ValueError, TypeError, AttributeError, LookupError):
+        fail(f"model.path {folder}: {name} is not whole: its header is broken; copy it again")
+    if size != end:
+        fail(f"model.path {folder}: {name} is not whole: {size} of {end} bytes; copy it again")
 
 
 def indexed(index):
@@ -44,7 +68,7 @@ try:
     names = set(os.listdir(folder))
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
         json.load(file)
-    weights = {name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in WEIGHTS)}
+    weights = matching(WEIGHTS)
     safetensors, pickled = map(indexed, INDEXES)
     # vLLM prefers safetensors: a download without the .bin files leaves an index of them that does not matter.
     if any(name.endswith(".safetensors") for name in names) and not pickled & names:
@@ -55,9 +79,12 @@ try:
     present = sorted(wanted - set(missing))
     for name in present:
         with open(os.path.join(folder, name), "rb") as file:
-            if not file.read(1):
+            size = os.fstat(file.fileno()).st_size
+            if size == 0:
                 fail(f"model.path {folder}: {name} is empty; copy it again")
-    sizes = {name: os.path.getsize(os.path.join(folder, name)) for name in [*present, "config.json"]}
+            if name.endswith(".safetensors"):
+                check_safetensors(name, file, size)
+    sizes = {name: os.path.getsize(os.path.join(folder, name)) for name in {*present, *matching(BESIDE)}}
 except FileNotFoundError as error:
     fail(f"model.path {folder}: {error.filename} is not there; the model must be in this folder on every node")
 except PermissionError as error:
@@ -70,4 +97,4 @@ if not present:
     fail(f"model.path {folder}: no weights ({', '.join(WEIGHTS)})")
 # Of names and sizes: cheap, and enough to tell another revision or an unfinished copy.
 digest = hashlib.sha256(json.dumps(sizes, sort_keys=True).encode()).hexdigest()
-print(json.dumps({"changed": False, "files": len(present), "bytes": sum(sizes.values()), "digest": digest}))
+print(json.dumps({"changed": False, "files": len(sizes), "bytes": sum(sizes.values()), "digest": digest}))

@@ -11,7 +11,7 @@ import { lock } from "./lock";
 import { REPOSITORY } from "./paths";
 import { say } from "./progress";
 import { PROJECT, STACK } from "./project";
-import { pulumi } from "./pulumi";
+import { pulumi, requireProject } from "./pulumi";
 import { LabError, passThrough } from "./run";
 import { status } from "./status";
 import { MAX_NODES } from "./topology";
@@ -136,6 +136,7 @@ program
   .helpOption(false)
   .action(async () => {
     const args = process.argv.slice(process.argv.indexOf("preflight") + 1);
+    if (args[0] !== "explain" && !args.some((each) => ["--help", "-h"].includes(each))) requireProject();
     const own = ["--cwd", PROJECT, "--stack", STACK];
     process.exitCode = await passThrough([join(REPOSITORY, "scripts/preflight"), ...own, ...args]);
   });

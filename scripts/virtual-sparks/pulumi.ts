@@ -22,10 +22,15 @@ export function pulumiEnvironment(): NodeJS.ProcessEnv {
   };
 }
 
-/** Runs any Pulumi command on the lab's stack, on this terminal; returns its exit code. */
-export async function pulumi(args: readonly string[]): Promise<number> {
+/** Throws where there is no lab, and so no project of it, yet. */
+export function requireProject(): void {
   if (!existsSync(join(PROJECT, "Pulumi.yaml")))
     throw new LabError("There is no lab here yet. Start it: scripts/lab up");
+}
+
+/** Runs any Pulumi command on the lab's stack, on this terminal; returns its exit code. */
+export async function pulumi(args: readonly string[]): Promise<number> {
+  requireProject();
   if (!existsSync(PASSPHRASE)) await initStack();
   return await passThrough(["pulumi", "-C", PROJECT, ...withoutUnseenPreview(args)], { env: pulumiEnvironment() });
 }

@@ -62,7 +62,13 @@ export async function chat({ endpoint, model, apiKey }: Outputs): Promise<string
     body: JSON.stringify(body),
     signal: AbortSignal.timeout(ANSWER_MS),
   }).catch((error: unknown) => {
-    throw new LabError(`${url} does not answer: ${error instanceof Error ? error.message : String(error)}`);
+    // "fetch failed" says less than what it was for.
+    const { message } = error instanceof Error && error.cause instanceof Error ? error.cause : (error as Error);
+    throw new LabError(
+      `${url} does not answer: ${message}\n` +
+        "Pulumi compares settings with what it made. This looks at what is really there, and makes anew what stopped:\n" +
+        "  ./scripts/lab pulumi up --refresh",
+    );
   });
   const text = await response.text();
   if (!response.ok) throw new LabError(`${url} answers ${response.status}: ${text}`);

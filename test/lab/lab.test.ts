@@ -15,8 +15,10 @@ import { pulumiEnvironment } from "../../scripts/virtual-sparks/pulumi";
 import { PROJECT } from "../../scripts/virtual-sparks/project";
 import { stepArguments, stepProgram } from "../../components/step";
 import { attempt, type RunResult } from "../../scripts/virtual-sparks/run";
+import { operatorKey } from "../../scripts/virtual-sparks/keys";
 import { MANAGEMENT, type Node, topology } from "../../scripts/virtual-sparks/topology";
-import { lab, must } from "./run";
+import { expectedPreview, having, labRows, previewed, updated } from "./changes";
+import { lab, must, transcript } from "./run";
 
 // One deployment on two virtual Sparks, from nothing to nothing. The cases build on each other, in this order.
 
@@ -76,6 +78,9 @@ async function chat(key: string | undefined): Promise<Chat> {
   return { status: response.status, answer: (await response.json()) as Chat["answer"] };
 }
 
+/** Secrets of the settings, which must be found nowhere else. */
+const canaries = { huggingFaceToken: "hf_canary0123456789", environment: "canary-of-the-environment" };
+
 let firstUp: RunResult;
 let programsBefore: string[][];
 
@@ -83,6 +88,8 @@ beforeAll(async () => {
   await must(lab("down"));
   await must(lab("hosts", "up"));
   programsBefore = await Promise.all(nodes.map(programs));
+  await must(lab("pulumi", "config", "set", "--secret", "huggingFaceToken", canaries.huggingFaceToken));
+  await must(lab("pulumi", "config", "set", "--secret", "--path", "server.environment.A_TOKEN", canaries.environment));
   firstUp = await lab("up");
 });
 
@@ -187,9 +194,37 @@ test("an all-reduce is told again while the server runs, and is refused when it 
   expect(stderr).toMatch(/^ {2}error {2}spark-1 {2}all-reduce-slow\n {4}found: {4}[\d.]+ GB\/s\n/m);
 });
 
-test("the API key is in no process list", async () => {
+test("no secret is in a process list, a file, a log, a container's arguments, or open in the stack", async () => {
   const { apiKey } = await outputs();
-  for (const node of nodes) expect(await must(execOn(node, ["ps", "-eo", "args="]))).not.toContain(apiKey);
+  const privateKey = (await operatorKey()).privateText.split("\n")[2] ?? "";
+  const secrets = [String(apiKey), privateKey, ...Object.values(canaries)];
+  expect(secrets.map((secret) => secret.length > 15)).toEqual([true, true, true, true]);
+  const state = await must(lab("pulumi", "stack", "export"));
+  for (const secret of secrets) expect(state).not.toContain(secret);
+  for (const node of nodes) {
+    const look = (...argv: string[]) => must(execOn(node, argv));
+    const processes = await look("ps", "-eo", "args=");
+    const containerIds = (await look("docker", "ps", "--all", "--quiet")).trim().split("\n");
+    const inspected = JSON.parse(await look("docker", "inspect", ...containerIds)) as { Config: { Env?: unknown } }[];
+    for (const { Config } of inspected) delete Config.Env;
+    const logs = await Promise.all(containerIds.map((id) => look("sh", "-c", 'docker logs "$0" 2>&1', id)));
+    const files = await Promise.all(
+      secrets.map((secret) =>
+        look(
+          "sh",
+          "-c",
+          'grep -rlsF -- "$0" /home /root /tmp /var/tmp /var/log /var/lib/docker/volumes || true',
+          secret,
+        ),
+      ),
+    );
+    expect(files).toEqual(secrets.map(() => ""));
+    const shown = [processes, JSON.stringify(inspected), ...logs].join("\n");
+    for (const secret of secrets) expect(shown).not.toContain(secret);
+  }
+  // With what every command so far has printed.
+  await lab("pulumi", "preview", "--diff", "--refresh");
+  for (const secret of secrets) expect(transcript.join("")).not.toContain(secret);
 });
 
 test("a second lab up changes nothing", async () => {
@@ -225,6 +260,33 @@ test("every step runs again and changes nothing", async () => {
     const again = JSON.parse(await run(create)) as { changed?: boolean };
     expect([step, again.changed ?? false]).toEqual([step, false]);
   }
+  expect(await running()).toEqual(before);
+});
+
+const mainRows = [
+  "`server.extraArgs`",
+  "server.environment",
+  "scenario",
+  "`fabric.address`",
+  "keepImages",
+  "hostKey",
+  "third",
+];
+
+test.each(labRows.filter(({ name }) => mainRows.some((part) => name.includes(part))))(
+  "a preview shows what the table says: $name",
+  async (row) => {
+    if (!("settings" in row.action)) throw new Error("no change of settings");
+    expect(await having(row.action.settings, () => previewed())).toEqual(expectedPreview(row));
+  },
+);
+
+test("another connection runs nothing again and restarts nothing", async () => {
+  const row = labRows.find(({ name }) => name.includes("connectTimeoutSeconds"));
+  if (row === undefined || !("settings" in row.action)) throw new Error("no such row");
+  const before = await running();
+  expect(await having(row.action.settings, () => updated())).toEqual(row.expected);
+  expect(await updated()).toEqual(row.expected);
   expect(await running()).toEqual(before);
 });
 
@@ -344,6 +406,40 @@ test("a server that is gone, with a leftover under its name, is made anew and me
   const { apiKey } = await outputs();
   expect((await chat(String(apiKey))).status).toBe(200);
 });
+
+test("an engine that keeps dying stays down and says why; up makes it anew, with another key, beside a renamed worker", async () => {
+  const engine = "^\\S*python3\\S* \\S*/vllm serve";
+  for (let times = 1; times <= 5; times++) {
+    await until(async () => (await execOn(head, ["pkill", "-KILL", "-f", engine])).code === 0);
+    await until(async () => (await execOn(head, ["pgrep", "-f", engine])).code !== 0);
+  }
+  const form = "{{.State.Status}} {{.State.ExitCode}}";
+  const state = () => must(execOn(head, ["docker", "inspect", "--format", form, "dgx-spark-lab-server"]));
+  await until(async () => (await state()) === "exited 0\n");
+  const log = await must(execOn(head, ["sh", "-c", "docker logs --tail 1 dgx-spark-lab-server 2>&1"]));
+  expect(log).toContain("the engine ended 5 times within 120 minutes and is not started again");
+
+  const { apiKey: former } = await outputs();
+  await must(lab("pulumi", "config", "set", "--path", "nodes[1].name", "spark-b"));
+  await must(lab("pulumi", "up", "--yes", "--refresh", "--replace", "**server-api-key"));
+  const { apiKey } = await outputs();
+  expect(apiKey).not.toBe(former);
+  expect((await chat(String(apiKey))).status).toBe(200);
+  expect((await chat(String(former))).status).toBe(401);
+  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["35 unchanged"]);
+  // What the old name's deletions left to the new one.
+  expect(await must(execOn(worker, ["cat", "/home/aurora/.dgx-spark-serving-lab/node"]))).toBe("spark-b");
+  expect(await must(execOn(worker, ["docker", "image", "ls", "--quiet", "dgx-spark-serving"]))).not.toBe("");
+});
+
+/** Waits until something is so, for two minutes at most. */
+async function until(condition: () => Promise<boolean>): Promise<void> {
+  const end = Date.now() + 120_000;
+  while (!(await condition())) {
+    if (Date.now() > end) throw new Error("waited two minutes in vain");
+    await new Promise((resolve) => setTimeout(resolve, 300));
+  }
+}
 
 describe("with both Sparks off", () => {
   beforeAll(async () => {

@@ -109,6 +109,6 @@ test("a log is explained by its cause, a value by its number, and what is not kn
   expect((await run(preflight, ["explain", "/dev/null"])).stdout).toBe("Nothing in it is known here.\n");
   await expect(run(preflight, ["explain", "/no/such/file"])).rejects.toMatchObject({
     code: 2,
-    stderr: "preflight: ENOENT: no such file or directory, open '/no/such/file'\n",
+    stderr: "preflight: there is no file /no/such/file\n",
   });
 });

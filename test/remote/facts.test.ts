@@ -242,7 +242,7 @@ test("without a single program or file the rest is there", async () => {
     listeners: [],
     docker: { version: null, hasNvidiaRuntime: null, failure: "missing" },
   });
-  expect(facts(ended).notes).toContain("the GPU: not known (No such file or directory)");
+  expect(facts(ended).notes).toContain("the GPU: not known (no program nvidia-smi)");
 });
 
 test.each(tools)("%s failing is kept as it is, and changes nothing else", async (name) => {

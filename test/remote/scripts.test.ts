@@ -212,17 +212,32 @@ test("the fabric key gets layers and loads, and nothing else", async () => {
   }
 });
 
+/** A file of one tensor of these bytes: the length of the header, the header, the bytes. */
+function safetensors(content: string, header = tensorHeader(content.length)): string {
+  return `${String.fromCharCode(header.length)}${"\0".repeat(7)}${header}${content}`;
+}
+
+const tensorHeader = (end: number) =>
+  JSON.stringify({ __metadata__: { format: "pt" }, t: { dtype: "U8", shape: [end], data_offsets: [0, end] } });
+
+const tensors = safetensors("12345");
+
 test("a whole model passes", async () => {
   box.write("my model/config.json", {});
-  box.write("my model/model-1.safetensors", "12345");
-  box.write("my model/model.safetensors.index.json", { weight_map: { a: "model-1.safetensors" } });
+  box.write("my model/model-1.safetensors", tensors);
+  const index = { weight_map: { a: "model-1.safetensors" } };
+  box.write("my model/model.safetensors.index.json", index);
+  const sizes = {
+    ...{ "config.json": 2, "model-1.safetensors": tensors.length },
+    "model.safetensors.index.json": JSON.stringify(index).length,
+  };
   for (const slash of ["", "/"]) {
     expect(await twice("check_model.py", [path.join(box.home, "my model") + slash])).toEqual(
       Array(2).fill({
         changed: false,
-        files: 1,
-        bytes: 7,
-        digest: digest({ "config.json": 2, "model-1.safetensors": 5 }),
+        files: 3,
+        bytes: Object.values(sizes).reduce((sum, size) => sum + size),
+        digest: digest(sizes),
       }),
     );
   }
@@ -239,15 +254,25 @@ function digest(sizes: Record<string, number>): string {
 }
 
 test("the digest tells models apart by names and sizes, not by times, places or other files", async () => {
-  const model = { "config.json": "{}", "a.safetensors": "12345", "b.safetensors": "123" };
+  const model = {
+    ...{ "config.json": "{}", "a.safetensors": tensors, "b.safetensors": safetensors("123") },
+    ...{ "tokenizer.json": "{}", "tokenizer.model": "1", "chat_template.jinja": "1", "qwen.tiktoken": "1" },
+  };
+  const without = (name: keyof typeof model) =>
+    Object.fromEntries(Object.entries(model).filter(([each]) => each !== name));
   const folders: Record<string, Record<string, string>> = {
     first: model,
-    "a copy elsewhere": { ...model, "a.safetensors": "54321", "README.md": "hello" },
-    "another size": { ...model, "b.safetensors": "1234" },
-    "another name": { "config.json": "{}", "a.safetensors": "12345", "c.safetensors": "123" },
-    "sizes swapped": { ...model, "a.safetensors": "123", "b.safetensors": "12345" },
+    "a copy elsewhere": { ...model, "a.safetensors": safetensors("54321"), "README.md": "hello" },
+    "another size": { ...model, "b.safetensors": safetensors("1234") },
+    "another name": { ...without("b.safetensors"), "c.safetensors": safetensors("123") },
+    "sizes swapped": { ...model, "a.safetensors": safetensors("123"), "b.safetensors": tensors },
     "another config": { ...model, "config.json": '{"a": 1}' },
-    "one more": { ...model, "c.safetensors": "1" },
+    "one more": { ...model, "c.safetensors": tensors },
+    "no tokenizer": without("tokenizer.json"),
+    "no tokenizer of another kind": without("tokenizer.model"),
+    "a third": without("qwen.tiktoken"),
+    "no chat template": without("chat_template.jinja"),
+    "a generation config": { ...model, "generation_config.json": "{}" },
   };
   const digests: Record<string, unknown> = {};
   for (const [folder, files] of Object.entries(folders)) {
@@ -257,17 +282,22 @@ test("the digest tells models apart by names and sizes, not by times, places or 
     expect(second).toEqual(first);
     digests[folder] = first?.["digest"];
   }
-  expect(digests["first"]).toBe(digest({ "a.safetensors": 5, "b.safetensors": 3, "config.json": 2 }));
+  expect(digests["first"]).toBe(
+    digest(Object.fromEntries(Object.entries(model).map(([name, { length }]) => [name, length]))),
+  );
   expect(digests["a copy elsewhere"]).toBe(digests["first"]);
   expect(new Set(Object.values(digests)).size).toBe(Object.keys(folders).length - 1);
 });
 
 test("a digest is of what links lead to", async () => {
   box.write("m/config.json", {});
-  box.write("blobs/0123", "12345");
+  box.write("blobs/0123", tensors);
   fs.symlinkSync("../blobs/0123", path.join(box.home, "m/a.safetensors"));
   expect(await twice("check_model.py", [path.join(box.home, "m")])).toEqual(
-    Array(2).fill({ changed: false, files: 1, bytes: 7, digest: digest({ "a.safetensors": 5, "config.json": 2 }) }),
+    Array(2).fill({
+      ...{ changed: false, files: 2, bytes: 2 + tensors.length },
+      digest: digest({ "a.safetensors": tensors.length, "config.json": 2 }),
+    }),
   );
 });
 
@@ -275,12 +305,12 @@ test.each<[string, Record<string, unknown>, RegExp]>([
   ["no folder", {}, /m is not there/],
   ["no config", { "m/x": "" }, /config\.json is not there/],
   ["no weights", { "m/config.json": {} }, /no weights/],
-  ["a broken config", { "m/config.json": "{", "m/a.safetensors": "1" }, /m: Expecting property name/],
+  ["a broken config", { "m/config.json": "{", "m/a.safetensors": tensors }, /m: Expecting property name/],
   [
     "a missing shard",
     {
       "m/config.json": {},
-      "m/a.safetensors": "1",
+      "m/a.safetensors": tensors,
       "m/model.safetensors.index.json": { weight_map: { x: "a.safetensors", y: "b.safetensors" } },
     },
     /1 weight files are missing, first b\.safetensors/,
@@ -306,13 +336,34 @@ test.each<[string, Record<string, unknown>, RegExp]>([
   ],
   [
     "an empty weight file",
-    { "m/config.json": {}, "m/a.safetensors": "1", "m/b.safetensors": "" },
+    { "m/config.json": {}, "m/a.safetensors": tensors, "m/b.safetensors": "" },
     /m: b\.safetensors is empty; copy it again\n$/,
   ],
+  ...[1, 7, 30, tensors.length - 1].map((kept): [string, Record<string, unknown>, RegExp] => [
+    `a weight file of which ${kept} bytes were copied`,
+    { "m/config.json": {}, "m/a.safetensors": tensors, "m/b.safetensors": tensors.slice(0, kept) },
+    new RegExp(`m: b\\.safetensors is not whole: ${kept} of \\d+ bytes; copy it again\n$`),
+  ]),
+  [
+    "a weight file with more than its tensors",
+    { "m/config.json": {}, "m/a.safetensors": `${tensors}6` },
+    new RegExp(`m: a\\.safetensors is not whole: ${tensors.length + 1} of ${tensors.length} bytes; copy it again\n$`),
+  ],
+  ...[
+    // What git leaves where the large files were not fetched.
+    "version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+    ...["[]", "{", '{"t":1}', '{"t":{}}', '{"t":{"data_offsets":["a","b"]}}', '{"t":{"data_offsets":[0]}}'].map(
+      (header) => safetensors("12345", header),
+    ),
+  ].map((content): [string, Record<string, unknown>, RegExp] => [
+    `the weight file ${JSON.stringify(content)}`,
+    { "m/config.json": {}, "m/a.safetensors": content },
+    /m: a\.safetensors is not whole: its header is broken; copy it again\n$/,
+  ]),
   ...[[], {}, { weight_map: {} }, { weight_map: ["a.safetensors"] }, { weight_map: { x: ["a.safetensors"] } }].map(
     (index): [string, Record<string, unknown>, RegExp] => [
       `the index ${JSON.stringify(index)}`,
-      { "m/config.json": {}, "m/a.safetensors": "1", "m/model.safetensors.index.json": index },
+      { "m/config.json": {}, "m/a.safetensors": tensors, "m/model.safetensors.index.json": index },
       /^model\.path \S+m: model\.safetensors\.index\.json has no weight_map that names a file for each tensor\n$/,
     ],
   ),
@@ -330,11 +381,11 @@ test.each([
   // Downloaded without its .bin files, of which the index is left.
   ["a.safetensors", { "pytorch_model.bin.index.json": { weight_map: { x: "pytorch_model-1.bin" } } }],
 ])("the weights %s alone pass, with %j besides", async (weights, besides) => {
-  const files = { "config.json": {}, [weights]: "12345", ...besides };
+  const files = { "config.json": {}, [weights]: weights.endsWith(".safetensors") ? tensors : "12345", ...besides };
   for (const [name, content] of Object.entries(files)) box.write(`m/${name}`, content);
-  expect(await twice("check_model.py", [path.join(box.home, "m")])).toEqual(
-    Array(2).fill({ changed: false, files: 1, bytes: 7, digest: digest({ [weights]: 5, "config.json": 2 }) }),
-  );
+  const [first, second] = await twice("check_model.py", [path.join(box.home, "m")]);
+  expect(second).toEqual(first);
+  expect(first).toMatchObject({ changed: false, files: weights === "a.safetensors" ? 3 : 2 });
 });
 
 test("a weight file that links to nowhere is refused", async () => {

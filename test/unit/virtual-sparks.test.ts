@@ -1,10 +1,14 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import * as fs from "node:fs";
+import * as os from "node:os";
+import * as path from "node:path";
 import { expect, test } from "vitest";
 import { schema } from "../../components/schema";
 import { overlap } from "../../scripts/virtual-sparks/cidr";
 import { accountFiles, nodeSetting } from "../../scripts/virtual-sparks/node-files";
 import { mergeSettings } from "../../scripts/virtual-sparks/project";
 import { withoutUnseenPreview } from "../../scripts/virtual-sparks/pulumi";
-import { benchmarkTable, parseOutputs } from "../../scripts/virtual-sparks/result";
+import { benchmarkTable, chat, parseOutputs } from "../../scripts/virtual-sparks/result";
 import { type Node, topology } from "../../scripts/virtual-sparks/topology";
 import { configurationOf, figures, hostKeys } from "./stack";
 
@@ -93,6 +97,31 @@ test("figures are shown as a table, one row a scenario", () => {
 test("without a benchmark there are no figures, and that is said", () => {
   const outputs = parseOutputs({ endpoint: "http://h:1/v1", model: "m", apiKey: "k", nodes: [] });
   expect(benchmarkTable(outputs)).toBe("no figures: benchmark.enabled is false");
+});
+
+test("an endpoint that does not answer is told with the cure", async () => {
+  const outputs = { endpoint: "http://127.0.0.1:1/v1", model: "m", apiKey: "k" };
+  await expect(chat(outputs)).rejects.toThrow(
+    /^http:\/\/127\.0\.0\.1:1\/v1\/chat\/completions does not answer: .*\n(?:.*\n)+ {2}\.\/scripts\/lab pulumi up --refresh$/,
+  );
+});
+
+test.each([[], ["help"], ["-h"], ["--help"]])("help comes without anything built first: %j", (...args) => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "lab-"));
+  try {
+    // Alone, without what it would build with.
+    fs.mkdirSync(path.join(folder, "scripts"));
+    fs.copyFileSync("scripts/lab", path.join(folder, "scripts/lab"));
+    const alone = spawnSync("bash", [path.join(folder, "scripts/lab"), ...args], { encoding: "utf8" });
+    expect(alone).toMatchObject({
+      status: 0,
+      stderr: "",
+      stdout: expect.stringMatching(/^Usage: scripts\/lab up/) as string,
+    });
+    expect(execFileSync("scripts/lab", args, { encoding: "utf8" })).toMatch(/^Usage: lab \[options\] \[command\]/);
+  } finally {
+    fs.rmSync(folder, { recursive: true });
+  }
 });
 
 test("the nodes' fabric interfaces have different names, as on real Sparks", () => {

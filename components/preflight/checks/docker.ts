@@ -4,6 +4,7 @@ import { rayPorts } from "../../ray";
 import type { NodeSettings, Settings } from "../../schema";
 import type { Docker, NodeFacts } from "../facts";
 import type { NodeProbe } from "../probe";
+import type { Listener } from "../readers/listeners";
 import { gibibytes, problem, type Problem } from "../problem";
 
 /** Whether Docker works, has room, and nothing of others is in the way. */
@@ -67,7 +68,10 @@ function checkImageDisk(node: string, facts: NodeFacts, settings: Settings, depl
 function checkContainers(node: string, facts: NodeFacts, deployment: string): Problem[] {
   const names = (["ray", "server"] as const).map((role) => containerName(deployment, role));
   return (facts.containers ?? []).flatMap(({ name, deployment: owner, running }) => {
-    if (owner === deployment) return [];
+    if (owner === deployment) {
+      const expected = "one that runs, as `pulumi up` made it";
+      return running ? [] : [problem("container-stopped", node, { found: `container ${name} does not run`, expected })];
+    }
     if (names.includes(name)) {
       const found = `container ${name} is ${owner === null ? "not of this program" : `of deployment ${owner}`}`;
       return [
@@ -103,20 +107,26 @@ function checkPorts(
     ...rayPorts(isHead).map((port): Port => ({ port, purpose: "Ray", role: "ray" })),
     ...(isHead ? [{ port: server.port, purpose: "the OpenAI API (server.port)", role: "server" } as const] : []),
   ];
-  // Of a running container of ours the ports are its own; whether it is well is not asked here. Where the containers are not
-  // known, any of them may be ours.
-  const isOurs = (role: Port["role"], owner: string) =>
-    facts.containers?.some(
+  // Of a running container of ours the ports that it listens on are its own; whether it is well is not asked here. What is not
+  // known does not count against it: where the containers are not, any of them may be ours.
+  const isOurs = (role: Port["role"], { container }: Listener) => {
+    if (facts.containers === null) return Boolean(container);
+    const ours = facts.containers.find(
       (each) => each.running && each.deployment === deployment && each.name === containerName(deployment, role),
-    ) ?? owner.startsWith("container ");
+    );
+    return ours !== undefined && (container === null || container === ours.id);
+  };
   return ports.flatMap(({ port, purpose, role }) => {
     // Ray listens on every address, whatever it is told; the server on every one of IPv4, and of IPv6 where the head is
     // reached by that.
     const wanted = (address: string) =>
       role === "ray" || everywhere.includes(address) || !net.isIPv6(address) || net.isIPv6(head.host);
-    const taken = facts.listeners.find((each) => each.port === port && wanted(each.address));
-    if (taken === undefined || isOurs(role, taken.owner)) return [];
-    const found = `port ${port} is taken by ${taken.owner}, on ${taken.address}`;
-    return [problem("port-taken", name, { found, expected: `free for ${purpose}` })];
+    const taken = facts.listeners.find((each) => each.port === port && wanted(each.address) && !isOurs(role, each));
+    if (taken === undefined) return [];
+    const container = facts.containers?.find(({ id }) => id === taken.container);
+    const owner = container === undefined ? taken.owner : `container ${container.name}`;
+    const found = `port ${port} is taken by ${owner}, on ${taken.address}`;
+    const mend = role === "ray" ? { mend: "End the service: the ports of Ray are fixed." } : {};
+    return [problem("port-taken", name, { found, expected: `free for ${purpose}`, ...mend })];
   });
 }

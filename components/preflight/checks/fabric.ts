@@ -1,3 +1,4 @@
+import * as net from "node:net";
 import type { NodeSettings, Settings } from "../../schema";
 import type { NetworkInterface, NodeFacts, RdmaDevice } from "../facts";
 import type { NodeProbe } from "../probe";
@@ -22,14 +23,16 @@ export function checkFabric(probes: readonly NodeProbe[], settings: Settings): P
   if (!needsLink) return addresses;
   const allLinks = probes.flatMap(({ node, facts }) => (facts === null ? [] : checkLink(node, facts, settings)));
   const management = allLinks.filter(({ code }) => code === "fabric-address-management").map(({ node }) => node);
-  const ends = checkEnds(probes.filter(({ node }) => !management.includes(node.name)));
+  const blamed = new Set([...addresses.map(({ node }) => node), ...management]);
+  const apart = checkSubnets(probes.filter(({ node }) => !blamed.has(node.name)));
+  // Of ends that are not of one network it does not matter in what else they differ.
+  const ends = apart.length > 0 ? [] : checkEnds(probes.filter(({ node }) => !management.includes(node.name)));
   const isNamed = (code: ProblemCode, name: string) => ends.some((each) => each.code === code && each.node === name);
   const links = allLinks
     // An end that is below the others is told what they have.
     .filter(({ code, node }) => !(code === "fabric-mtu-low" && isNamed("fabric-mtu-unequal", node)))
     .filter(({ code, node }) => !(code === "fabric-speed-low" && isNamed("fabric-speed-unequal", node)));
-  const blamed = new Set([...addresses.map(({ node }) => node), ...management]);
-  return [...addresses, ...links, ...checkTwice(probes), ...ends, ...checkPaths(probes, blamed)];
+  return [...addresses, ...links, ...checkTwice(probes), ...apart, ...ends, ...checkPaths(probes, blamed)];
 }
 
 /** The interface of the settings, and the one that has the address of the settings: the same, where all is well. */
@@ -187,6 +190,46 @@ function checkTwice(probes: readonly NodeProbe[]): Problem[] {
   );
 }
 
+/** The address of the settings with its prefix, as the interface has it. */
+function subnetOf(probe: NodeProbe): { address: string; prefix: number } | undefined {
+  const largest = net.isIPv6(probe.node.fabric.address) ? 128 : 32;
+  return linkOf(probe)?.addresses.find(
+    ({ address, prefix }) => address === probe.node.fabric.address && prefix <= largest,
+  );
+}
+
+/** Whether two ends are known to be in different subnets. */
+function areApart(one: NodeProbe, other: NodeProbe): boolean {
+  const [subnet, far] = [subnetOf(one), subnetOf(other)];
+  if (subnet === undefined || far === undefined) return false;
+  const family = net.isIPv6(subnet.address) ? "ipv6" : "ipv4";
+  const network = new net.BlockList();
+  network.addSubnet(subnet.address, subnet.prefix, family);
+  return !network.check(far.address, family);
+}
+
+/** Ports of a peer that a node could not connect to, and why. */
+function refusals({ fabric }: NodeProbe, { node }: NodeProbe): [string, string][] {
+  return Object.entries(fabric?.peers[node.name]?.ports ?? {}).flatMap(([port, reason]): [string, string][] =>
+    reason === null ? [] : [[port, reason]],
+  );
+}
+
+/** One problem for all: which of the networks is the right one only a person knows. Where a router joins them all is well. */
+function checkSubnets(probes: readonly NodeProbe[]): Problem[] {
+  const cutOff = probes.find((probe) =>
+    probes.some((other) => areApart(probe, other) && refusals(probe, other).length > 0),
+  );
+  if (cutOff === undefined) return [];
+  const found = probes
+    .flatMap((probe) => {
+      const subnet = subnetOf(probe);
+      return subnet === undefined ? [] : [`${probe.node.name}: ${subnet.address}/${subnet.prefix}`];
+    })
+    .join(", ");
+  return [problem("fabric-subnets-differ", cutOff.node.name, { found, expected: "addresses in one subnet" })];
+}
+
 /**
  * The MTU that all ends should have: of those that are large enough, if any, else of all, the one that most have; then the
  * usual one; then the largest.
@@ -269,9 +312,11 @@ function checkPaths(probes: readonly NodeProbe[], blamed: ReadonlySet<string>): 
       const [link, far] = [linkOf(probe), linkOf(other)];
       const result = fabric?.peers[peer.name];
       if (peer === node || result === undefined) return [];
-      const refused = Object.entries(result.ports).filter(([, reason]) => reason !== null);
+      const refused = refusals(probe, other);
       if (refused.length > 0) {
-        const reasons = refused.map(([port, reason]) => `port ${port}: ${reason ?? ""}`).join(", ");
+        // Told already.
+        if (areApart(probe, other)) return [];
+        const reasons = refused.map(([port, reason]) => `port ${port}: ${reason}`).join(", ");
         const found = `no connection from ${node.fabric.address} to ${peer.name}, ${peer.fabric.address} (${reasons})`;
         return [
           problem("fabric-blocked", node.name, { found, expected: "TCP between all fabric addresses, both ways" }),

@@ -5,6 +5,8 @@ export interface Listener {
   port: number;
   /** Who listens, as far as it can be told without root: a process, a container, a service, a user. */
   owner: string;
+  /** Id of the container it runs in; empty: in none; null: not told. */
+  container: string | null;
 }
 
 /**
@@ -19,15 +21,21 @@ export function readListeners(text: string): Listener[] {
     if (!line.startsWith("LISTEN") || address === "" || !peer.endsWith(":*")) return [];
     // `[fe80::1]%eth0`, `127.0.0.53%lo`
     const plain = address.replace(/%.*$/, "").replace(/^\[(.*)\]$/, "$1");
-    return [{ address: plain, port: Number(port), owner: ownerOf(line) }];
+    return [{ address: plain, port: Number(port), owner: ownerOf(line), container: containerOf(line) }];
   });
+}
+
+/** By the control group, also where the container shares the host's network and processes. */
+function containerOf(line: string): string | null {
+  const [, group] = /\bcgroup:(\/\S*)/.exec(line) ?? [];
+  return group === undefined ? null : (/[0-9a-f]{64}/.exec(group)?.[0] ?? "");
 }
 
 function ownerOf(line: string): string {
   const [, name, pid] = /users:\(\("([^"]*)",pid=(\d+)/.exec(line) ?? [];
   if (name !== undefined && pid !== undefined) return `${name} (pid ${pid})`;
-  const [, container] = /cgroup:\S*?([0-9a-f]{64})/.exec(line) ?? [];
-  if (container !== undefined) return `container ${container.slice(0, 12)}`;
+  const container = containerOf(line);
+  if (container) return `container ${container.slice(0, 12)}`;
   const [, unit] = /cgroup:\S*\/([^/\s]+\.service)/.exec(line) ?? [];
   if (unit !== undefined) return unit;
   const [, user] = /\buid:(\d+)/.exec(line) ?? [];

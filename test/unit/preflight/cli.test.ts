@@ -87,8 +87,91 @@ test("a stack's file that is not there is a mistake that is told", async () => {
   const { code, stderr } = await preflight(["--stack", "other", "--cwd", folder]);
   expect([code, stderr]).toEqual([
     2,
-    `preflight: there is no ${path.join(folder, "Pulumi.other.yaml")}: give the stack (--stack NAME), and the project's folder (--cwd DIR)\n`,
+    `preflight: there is no Pulumi.other.yaml in ${folder}, nor above it: give the stack (--stack NAME), and the project's folder (--cwd DIR)\n`,
   ]);
+});
+
+test("a stack's file is looked for in the folders above too", async () => {
+  fs.writeFileSync(path.join(folder, "Pulumi.dev.yaml"), "text");
+  fs.mkdirSync(path.join(folder, "a/b"), { recursive: true });
+  const { code, stderr } = await preflight(["--stack", "dev", "--cwd", path.join(folder, "a/b")]);
+  expect([code, stderr]).toEqual([
+    2,
+    expect.stringContaining(`${path.join(folder, "Pulumi.dev.yaml")} is no stack's file`),
+  ]);
+});
+
+test("settings that are wrong are JSON too, where that is asked for", async () => {
+  fs.writeFileSync(path.join(folder, "Pulumi.dev.yaml"), file({ modle: 5 }));
+  const { code, stdout, stderr } = await preflight(["--stack", "dev", "--cwd", folder, "--json"]);
+  expect([code, stderr]).toEqual([2, ""]);
+  expect(JSON.parse(stdout)).toEqual({
+    ready: false,
+    configuration: [
+      {
+        ...{ key: "modle", value: 5, fix: "in the stack's file: rename it to `model`" },
+        message: expect.stringContaining("no such key; did you mean `model`?") as string,
+      },
+    ],
+  });
+});
+
+test("without a node that answers there is no table", async () => {
+  const { stdout } = await byHand(file());
+  expect(stdout).toMatch(/^ {2}error {2}spark-1 {2}ssh-unreachable\n/);
+  expect(stdout).toMatch(/\n\n2 errors, 0 warnings\. Nothing was changed\.\n$/);
+});
+
+// The words are those of Pulumi 3.
+test.each<[string, string | undefined, string]>([
+  ["is not there", undefined, 'pulumi is not on PATH: eval "$(./scripts/setup --env)", or give the stack'],
+  [
+    "is not logged in",
+    "PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions",
+    "pulumi is not logged in: pulumi login --local, or give the stack",
+  ],
+  [
+    "has no stack selected",
+    "no stack selected; please use `pulumi stack select` or `pulumi stack init` to choose one",
+    "no stack is selected here: give one",
+  ],
+  [
+    "is in no project",
+    "no Pulumi.yaml found",
+    "pulumi does not tell which stack is selected (no Pulumi.yaml found): give one",
+  ],
+])("without --stack, a pulumi that %s", async (_what, says, told) => {
+  const said = says === undefined ? undefined : `#!/bin/sh\ncat >&2 <<'END'\nerror: ${says}\nEND\nexit 1\n`;
+  if (said !== undefined) fs.writeFileSync(path.join(folder, "pulumi"), said, { mode: 0o755 });
+  fs.symlinkSync(process.execPath, path.join(folder, "node"));
+  const before = process.env["PATH"];
+  process.env["PATH"] = `${folder}:/usr/bin:/bin`;
+  try {
+    expect(await preflight(["--cwd", folder])).toMatchObject({
+      ...{ code: 2, stdout: "", stderr: `preflight: ${told} (--stack NAME)\n` },
+    });
+  } finally {
+    process.env["PATH"] = before;
+  }
+});
+
+test("a command that is wrong is no error of a Spark's, and help says what the codes are", async () => {
+  for (const args of [["--nope"], ["--step", "nope"], ["--stack"], ["explain", "a", "b"], ["nope"]]) {
+    expect(await preflight(args)).toMatchObject({ code: 2, stdout: "" });
+  }
+  const { code, stdout } = await preflight(["--help"]);
+  expect([code, stdout]).toEqual([0, expect.stringMatching(/^Exit codes: 0 .*, 1 .*, 2 /m)]);
+});
+
+test("explain: a file that is not there, and a folder", async () => {
+  const nothing = path.join(folder, "nothing");
+  expect(await preflight(["explain", nothing])).toMatchObject({
+    code: 2,
+    stderr: `preflight: there is no file ${nothing}\n`,
+  });
+  expect(await preflight(["explain", folder])).toMatchObject({
+    ...{ code: 2, stderr: `preflight: ${folder} is a folder: give a file\n` },
+  });
 });
 
 test.each(["", "noise", "[]", "null", '{"deployment":"dev"}', '{"deployment":"dev","settings":{"nodes":[]}}'])(

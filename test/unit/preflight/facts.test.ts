@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { z } from "zod";
 import type { NodeFacts } from "../../../components/preflight/facts";
 import { readFacts } from "../../../components/preflight/readFacts";
-import { readListeners } from "../../../components/preflight/readers/listeners";
+import { type Listener, readListeners } from "../../../components/preflight/readers/listeners";
 import { mutated } from "../readers/mutated";
 import {
   asked,
@@ -120,9 +120,9 @@ const facts: NodeFacts = {
     rdmaDevice("rocep1s0f1", "enp1s0f1np1", true, "0000:0000:0000:0000:0000:ffff:c0a8:c90c", "192.168.201.12"),
   ],
   listeners: [
-    { address: "127.0.0.53", port: 53, owner: "systemd-resolved.service" },
-    { address: "0.0.0.0", port: 22, owner: "ssh.service" },
-    { address: "::", port: 22, owner: "ssh.service" },
+    { address: "127.0.0.53", port: 53, owner: "systemd-resolved.service", container: "" },
+    { address: "0.0.0.0", port: 22, owner: "ssh.service", container: "" },
+    { address: "::", port: 22, owner: "ssh.service", container: "" },
   ],
   containers: [
     { id: digest, name: "dgx-spark-dev-ray", running: true, deployment: "dev", memoryBytes: 3_500_000_000 },
@@ -150,7 +150,7 @@ const unknownGpu = {
 const noDocker = (failure: "missing" | "denied" | "down", complaint: string | null) => ({
   docker: { version: null, hasNvidiaRuntime: null, failure, complaint },
 });
-const absent = "not known (No such file or directory)";
+const absent = (program: string) => `not known (no program ${program})`;
 const denied =
   'permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock: Get "http://%2Fvar%2Frun%2Fdocker.sock/v1.51/info": dial unix /var/run/docker.sock: connect: permission denied\n';
 const down = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\n";
@@ -170,9 +170,13 @@ const noMemory = {
 
 // One row a gap: what is gathered otherwise, and which facts change with it.
 const gaps: [string, Partial<Gathered>, Partial<NodeFacts>][] = [
-  ["no date", { commands: { date: missing } }, { clockSkewSeconds: null, notes: [`the clock: ${absent}`] }],
+  ["no date", { commands: { date: missing } }, { clockSkewSeconds: null, notes: [`the clock: ${absent("date")}`] }],
   ["a date without a fraction", { commands: { date: prints("1764640002.%N\n") } }, { clockSkewSeconds: null }],
-  ["no ip", { commands: { ipAddress: missing } }, { interfaces: [], notes: [`the network interfaces: ${absent}`] }],
+  [
+    "no ip",
+    { commands: { ipAddress: missing } },
+    { interfaces: [], notes: [`the network interfaces: ${absent("ip")}`] },
+  ],
   [
     "addresses cut",
     { commands: { ipAddress: prints('[{"ifname":"lo","flags":["UP"]') } },
@@ -184,11 +188,15 @@ const gaps: [string, Partial<Gathered>, Partial<NodeFacts>][] = [
     { defaultRouteInterfaces: [], notes: ["the default route: not known (second line)"] },
   ],
   ["no default route", { commands: { route: prints("[]\n") } }, { defaultRouteInterfaces: [] }],
-  ["no ss", { commands: { listeners: missing } }, { listeners: [], notes: [`the ports in use: ${absent}`] }],
+  ["no ss", { commands: { listeners: missing } }, { listeners: [], notes: [`the ports in use: ${absent("ss")}`] }],
   [
     "no nvidia-smi",
     { commands: { nvidiaSmi: missing, gpuQuery: missing, computeApps: missing } },
-    { gpu: null, gpuProcesses: [], notes: [`the GPU: ${absent}`, `what uses the GPU: ${absent}`] },
+    {
+      gpu: null,
+      gpuProcesses: [],
+      notes: [`the GPU: ${absent("nvidia-smi")}`, `what uses the GPU: ${absent("nvidia-smi")}`],
+    },
   ],
   [
     "nvidia-smi that hangs: there may be a GPU, and anything on it",
@@ -251,14 +259,14 @@ const gaps: [string, Partial<Gathered>, Partial<NodeFacts>][] = [
   [
     "no nvcc",
     { commands: { nvcc: missing } },
-    { cudaToolkitVersion: null, notes: [`the CUDA toolkit's version: ${absent}`] },
+    { cudaToolkitVersion: null, notes: [`the CUDA toolkit's version: ${absent("nvcc")}`] },
   ],
   [
     "no ibv_devinfo",
     { commands: { ibvDevinfo: missing } },
     {
       rdmaDevices: facts.rdmaDevices.map((device) => ({ ...device, activeMtuBytes: null })),
-      notes: [`the MTU that RDMA uses: ${absent}`],
+      notes: [`the MTU that RDMA uses: ${absent("ibv_devinfo")}`],
     },
   ],
   [
@@ -489,9 +497,10 @@ test("a Linux machine with none of the programs", () => {
     containers: [],
     images: null,
     notes: [
-      ...nothing.notes.filter((note) => !note.startsWith("the containers")),
-      "the images: not known (no output)",
-    ].map((note) => note.replace("no output", "No such file or directory")),
+      ...["the GPU: nvidia-smi", "what uses the GPU: nvidia-smi", "the MTU that RDMA uses: ibv_devinfo"],
+      ...["the CUDA toolkit's version: nvcc", "the network interfaces: ip", "the default route: ip"],
+      ...["the ports in use: ss", "the clock: date", "the images: docker"],
+    ].map((note) => note.replace(/: (.*)$/, ": not known (no program $1)")),
   });
 });
 
@@ -549,51 +558,61 @@ test("GIDs stand in the order of their numbers, and of odd entries the rest is k
 });
 
 const scope = `docker-${digest}.scope`;
-test.each<[string, string, { address: string; port: number; owner: string }[]]>([
+test.each<[string, string, Listener[]]>([
   [
     "root's",
     "LISTEN 0 4096 0.0.0.0:8000 0.0.0.0:* ino:10455 sk:2 cgroup:/ <->",
-    [{ address: "0.0.0.0", port: 8000, owner: "a process of root" }],
+    [{ address: "0.0.0.0", port: 8000, owner: "a process of root", container: "" }],
   ],
   [
     "another user's",
     "LISTEN 0 4096 0.0.0.0:8000 0.0.0.0:* uid:1001 ino:10455 sk:2 cgroup:/user.slice/user-1001.slice/session-3.scope <->",
-    [{ address: "0.0.0.0", port: 8000, owner: "a process of user 1001" }],
+    [{ address: "0.0.0.0", port: 8000, owner: "a process of user 1001", container: "" }],
   ],
   [
     "one's own",
     'LISTEN 0 128 127.0.0.1:8888 0.0.0.0:* users:(("jupyter lab",pid=4242,fd=7),("jupyter lab",pid=4243,fd=7)) uid:1000 ino:5 sk:6 cgroup:/user.slice/user-1000.slice/session-3.scope <->',
-    [{ address: "127.0.0.1", port: 8888, owner: "jupyter lab (pid 4242)" }],
+    [{ address: "127.0.0.1", port: 8888, owner: "jupyter lab (pid 4242)", container: "" }],
   ],
   [
     "a container's, by systemd's scope",
     `LISTEN 0 2048 *:8000 *:* ino:9 sk:7 cgroup:/system.slice/${scope} v6only:0 <->`,
-    [{ address: "*", port: 8000, owner: "container 0123456789ab" }],
+    [{ address: "*", port: 8000, owner: "container 0123456789ab", container: digest }],
+  ],
+  [
+    "one's own, in a container",
+    `LISTEN 0 128 *:8000 *:* users:(("vllm",pid=42,fd=7)) uid:1000 ino:5 sk:6 cgroup:/system.slice/${scope} v6only:0 <-> cgroup:/`,
+    [{ address: "*", port: 8000, owner: "vllm (pid 42)", container: digest }],
+  ],
+  [
+    "of a control group that is not told",
+    "LISTEN 0 128 *:8000 *:* ino:5 sk:6 cgroup:unreachable:2f0 <->",
+    [{ address: "*", port: 8000, owner: "a process of root", container: null }],
   ],
   [
     "a container's, by cgroupfs",
     `LISTEN 0 2048 192.168.200.12:6379 0.0.0.0:* uid:2000 ino:9 sk:7 cgroup:/docker/${digest} <->`,
-    [{ address: "192.168.200.12", port: 6379, owner: "container 0123456789ab" }],
+    [{ address: "192.168.200.12", port: 6379, owner: "container 0123456789ab", container: digest }],
   ],
   [
     "a user's service",
     "LISTEN 0 5 0.0.0.0:9000 0.0.0.0:* uid:1001 ino:9 sk:7 cgroup:/user.slice/user-1001.slice/user@1001.service/app.slice/web.service <->",
-    [{ address: "0.0.0.0", port: 9000, owner: "web.service" }],
+    [{ address: "0.0.0.0", port: 9000, owner: "web.service", container: "" }],
   ],
   [
     "IPv6",
     "LISTEN 0 5 [::1]:631 [::]:* ino:9 sk:7 cgroup:/system.slice/cups.service v6only:1 <->",
-    [{ address: "::1", port: 631, owner: "cups.service" }],
+    [{ address: "::1", port: 631, owner: "cups.service", container: "" }],
   ],
   [
     "IPv6 of one link",
     "LISTEN 0 5 [fe80::4eab:2eff:fe70:15c4]%enP7s7:546 [::]:* ino:9 sk:7 cgroup:/system.slice/x.service v6only:1 <->",
-    [{ address: "fe80::4eab:2eff:fe70:15c4", port: 546, owner: "x.service" }],
+    [{ address: "fe80::4eab:2eff:fe70:15c4", port: 546, owner: "x.service", container: "" }],
   ],
   [
     "an older ss, without details",
     "LISTEN 0 128 :::22 :::*\n",
-    [{ address: "::", port: 22, owner: "a process that is not known" }],
+    [{ address: "::", port: 22, owner: "a process that is not known", container: null }],
   ],
   ["cut in the port", "LISTEN 0 4096 0.0.0.0:63", []],
   ["cut after the port", "LISTEN 0 4096 0.0.0.0:6379", []],
@@ -601,7 +620,7 @@ test.each<[string, string, { address: string; port: number; owner: string }[]]>(
   [
     "cut before the owner",
     "LISTEN 0 4096 0.0.0.0:6379 0.0.0.0:* ",
-    [{ address: "0.0.0.0", port: 6379, owner: "a process that is not known" }],
+    [{ address: "0.0.0.0", port: 6379, owner: "a process that is not known", container: null }],
   ],
   ["no listener", "ESTAB 0 0 10.0.0.1:22 10.0.0.2:5000", []],
   ["a heading", "State Recv-Q Send-Q Local Address:Port Peer Address:Port Process", []],
@@ -682,7 +701,7 @@ const shape = z.strictObject({
       ),
     }),
   ),
-  listeners: z.array(z.strictObject({ address: z.string(), port: z.int().min(0), owner: z.string() })),
+  listeners: z.array(z.strictObject({ address: z.string(), port: z.int().min(0), owner: z.string(), container: text })),
   containers: z
     .array(
       z.strictObject({

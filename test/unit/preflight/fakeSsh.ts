@@ -19,7 +19,7 @@ export const loggedIn = `echo 'Authenticated to spark ([10.0.0.1]:22) using "pub
 /**
  * Has something done with an `ssh` on PATH that does as it is told.
  *
- * @param does what it does, as lines of a shell, by the host that it is to reach; its folder is $at
+ * @param does what it does, as lines of a shell, by the host that it is to reach; its folder is $at, and its arguments are $all
  * @param use gets that folder, in which every `ssh` leaves its process id: HOST.pid
  */
 export async function withSsh<T>(does: Record<string, string>, use: (folder: string) => Promise<T>): Promise<T> {
@@ -28,7 +28,7 @@ export async function withSsh<T>(does: Record<string, string>, use: (folder: str
   try {
     const cases = Object.entries(does).map(([host, lines]) => `${host})\n${lines}\n;;`);
     const script = [
-      ...["#!/bin/sh", `at=${folder}`, 'while [ "$1" != -- ]; do shift; done', 'echo $$ >"$at/$2.pid"'],
+      ...["#!/bin/sh", `at=${folder}`, 'all="$*"', 'while [ "$1" != -- ]; do shift; done', 'echo $$ >"$at/$2.pid"'],
       ...['case "$2" in', ...cases, "esac", ""],
     ].join("\n");
     fs.writeFileSync(path.join(folder, "ssh"), script, { mode: 0o755 });

@@ -47,6 +47,34 @@ test("a node behind one that can't be used has no problem of its own, and is not
   expect(failures[1]?.found).toBe("it is reached through spark-1, which can't be used: ssh-key-refused");
 });
 
+const notLetThrough = [
+  "echo 'Stdio forwarding request failed: Session open refused by peer' >&2",
+  "echo 'kex_exchange_identification: Connection closed by remote host' >&2; exit 255",
+].join("\n");
+
+test.each([
+  [[], ""],
+  [["connect failed: No route to host"], ": No route to host"],
+  [["connect failed: Connection refused", "connect failed: Connection refused"], ": Connection refused"],
+  [
+    ["connect failed: No route to host", "administratively prohibited"],
+    ": No route to host, or administratively prohibited",
+  ],
+])("why a node is not reached through another one is asked of that one: %j", async (reasons, told) => {
+  const says = reasons.map((reason) => `echo 'channel 3: open failed: ${reason}' >&2`).join("\n");
+  const { failures } = await gathered(`${loggedIn}\n${says}\nexec answer 9`, notLetThrough, well);
+  expect(failures).toMatchObject([
+    { code: "ssh-unreachable", node: "spark-2", found: `${behindHead}: spark-1 can't reach 192.168.200.13:22${told}` },
+  ]);
+});
+
+test("the way through a jump host is talkative: so a frozen node is told from one that is off", async () => {
+  const banner = "echo 'Connection timed out during banner exchange' >&2; exit 255";
+  const opened = `case "$all" in *"ProxyCommand=ssh -v "*) echo 'debug1: mux_client_request_stdio_fwd: master session id: 3' >&2;; esac`;
+  const { failures } = await gathered(well, banner, `${opened}\n${banner}`);
+  expect(failures.map(({ code }) => code)).toEqual(["ssh-unreachable", "ssh-frozen"]);
+});
+
 test("a node behind one without Python is told from it", async () => {
   const { failures } = await gathered("exit 127", refuses, well);
   expect(failures.map(({ code }) => code)).toEqual(["probe-failed", "ssh-key-refused"]);

@@ -330,7 +330,7 @@ const cases: [ProblemCode, (pair: Pair) => void, ...Told[]][] = [
   [
     "port-taken",
     ({ head }) => {
-      head.listeners.push({ address: "127.0.0.1", port: 8000, owner: "python3 (pid 4242)" });
+      head.listeners.push({ address: "127.0.0.1", port: 8000, owner: "python3 (pid 4242)", container: "" });
     },
     {
       node: "spark-1",
@@ -341,17 +341,41 @@ const cases: [ProblemCode, (pair: Pair) => void, ...Told[]][] = [
   [
     "port-taken",
     ({ worker }) => {
-      worker.listeners.push({ address: "*", port: 6380, owner: "container 0123456789ab" });
+      worker.listeners.push({ address: "*", port: 6380, owner: "container 0123456789ab", container: digest });
     },
-    { node: "spark-2", found: "port 6380 is taken by container 0123456789ab, on *", expected: "free for Ray" },
+    {
+      ...{ node: "spark-2", found: "port 6380 is taken by container 0123456789ab, on *", expected: "free for Ray" },
+      mend: "End the service: the ports of Ray are fixed.",
+    },
   ],
   [
     // Ray listens on every address.
     "port-taken",
     ({ head }) => {
-      head.listeners.push({ address: "127.0.0.1", port: 6379, owner: "redis-server (pid 7)" });
+      head.listeners.push({ address: "127.0.0.1", port: 6379, owner: "redis-server (pid 7)", container: "" });
     },
-    { node: "spark-1", found: "port 6379 is taken by redis-server (pid 7), on 127.0.0.1", expected: "free for Ray" },
+    {
+      ...{
+        node: "spark-1",
+        found: "port 6379 is taken by redis-server (pid 7), on 127.0.0.1",
+        expected: "free for Ray",
+      },
+      mend: "End the service: the ports of Ray are fixed.",
+    },
+  ],
+  [
+    "container-stopped",
+    ({ head }) => {
+      head.containers = [
+        container("dgx-spark-dev-ray", deployment, true),
+        container("dgx-spark-dev-server", deployment, false),
+      ];
+    },
+    {
+      node: "spark-1",
+      found: "container dgx-spark-dev-server does not run",
+      expected: "one that runs, as `pulumi up` made it",
+    },
   ],
   [
     "model-unusable",
@@ -597,6 +621,24 @@ const cases: [ProblemCode, (pair: Pair) => void, ...Told[]][] = [
     },
   ],
   [
+    // And not what else differs then: ports, MTU, speed.
+    "fabric-subnets-differ",
+    ({ head, settings, probes }) => {
+      settings.accelerator = "cpu";
+      settings.nodes[0].fabric = { interface: "enP7s7", address: "10.1.230.180", hcas: [] };
+      head.defaultRouteInterfaces = [];
+      link(head, "enP7s7").mtuBytes = 9216;
+      for (const { fabric } of probes) {
+        for (const { ports } of Object.values(fabric?.peers ?? {})) ports["6380"] = "Network is unreachable";
+      }
+    },
+    {
+      node: "spark-1",
+      found: "spark-1: 10.1.230.180/24, spark-2: 192.168.200.13/24",
+      expected: "addresses in one subnet",
+    },
+  ],
+  [
     "fabric-blocked",
     ({ probes }) => {
       const peer = probes[1].fabric?.peers["spark-1"];
@@ -701,6 +743,13 @@ const connections: [ProblemCode, keyof typeof routes, number | null, string, str
     "aurora@10.1.230.180:22: No ECDSA host key is known for 10.1.230.180 and you have requested strict checking.; Host key verification failed.",
   ],
   [
+    "ssh-host-key",
+    "head",
+    255,
+    fixture("logs/ssh/host-key-changed.txt"),
+    "aurora@10.1.230.180:22: it showed the ED25519 key SHA256:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB",
+  ],
+  [
     "ssh-key-refused",
     "worker",
     255,
@@ -721,7 +770,14 @@ const connections: [ProblemCode, keyof typeof routes, number | null, string, str
     fixture("logs/ssh/kex-connection-reset.txt"),
     "aurora@10.1.230.180:22: kex_exchange_identification: read: Connection reset by peer; Connection reset by 10.1.230.180 port 22",
   ],
-  // Behind a jump host a node that is off looks like one that does not speak.
+  // Behind a jump host a node that is off looks like one that does not speak, but for what the way through it tells.
+  [
+    "ssh-frozen",
+    "worker",
+    255,
+    "OpenSSH_9.2p1 Debian-2, OpenSSL 3.0.19\ndebug1: mux_client_request_stdio_fwd: master session id: 3\nConnection timed out during banner exchange\nConnection to UNKNOWN port 65535 timed out\n",
+    "aurora@192.168.200.13:22 through spark-1 (aurora@10.1.230.180:22): Connection timed out during banner exchange",
+  ],
   [
     "ssh-unreachable",
     "worker",
@@ -733,8 +789,8 @@ const connections: [ProblemCode, keyof typeof routes, number | null, string, str
     "ssh-unreachable",
     "worker",
     255,
-    "Connection timed out during banner exchange\nConnection to UNKNOWN port 65535 timed out\n",
-    "aurora@192.168.200.13:22 through spark-1 (aurora@10.1.230.180:22): Connection timed out during banner exchange; Connection to UNKNOWN port 65535 timed out",
+    "OpenSSH_9.2p1 Debian-2, OpenSSL 3.0.19\nConnection timed out during banner exchange\nConnection to UNKNOWN port 65535 timed out\n",
+    "aurora@192.168.200.13:22 through spark-1 (aurora@10.1.230.180:22): spark-1 has no answer of 192.168.200.13:22",
   ],
   [
     "probe-failed",
@@ -746,8 +802,11 @@ const connections: [ProblemCode, keyof typeof routes, number | null, string, str
   ["probe-failed", "head", 0, "", "no answer"],
 ];
 
+const trusted = "hostKey ssh-ed25519 …HeadHeadHead, SHA256:GfNAxRbXOQWy4rmzDEzny8WT9UwJJKPOL0+J9K7UQFI";
+
 test.each(connections)("%s to the %s, exit code %j", (code, route, exit, stderr, found) => {
-  const expected = code === "probe-failed" ? "facts as JSON" : "a connection";
+  const others = { "probe-failed": "facts as JSON", "ssh-host-key": trusted } as Partial<Record<ProblemCode, string>>;
+  const expected = others[code] ?? "a connection";
   const node = routes[route].node.name;
   expect(connectionProblem(routes[route], { code: exit, stdout: "", stderr })).toEqual({
     ...{ code, severity: "error", node, found, expected, mend: codes[code].cure, allowed: false },
@@ -849,10 +908,10 @@ test.each<[string, (pair: Pair) => void]>([
   [
     "ports of others where ours are not wanted",
     ({ head, worker }) => {
-      worker.listeners.push({ address: "0.0.0.0", port: 8000, owner: "a process of root" });
-      worker.listeners.push({ address: "0.0.0.0", port: 6379, owner: "a process of root" });
+      worker.listeners.push({ address: "0.0.0.0", port: 8000, owner: "a process of root", container: "" });
+      worker.listeners.push({ address: "0.0.0.0", port: 6379, owner: "a process of root", container: "" });
       // A server on IPv4 stands beside one on IPv6's loopback.
-      head.listeners.push({ address: "::1", port: 8000, owner: "node (pid 5)" });
+      head.listeners.push({ address: "::1", port: 8000, owner: "node (pid 5)", container: "" });
     },
   ],
   [
@@ -907,6 +966,13 @@ test.each<[string, (pair: Pair) => void]>([
     },
   ],
   [
+    "fabric addresses in two subnets, with a router between them",
+    ({ head, settings }) => {
+      headPort(head).addresses = [{ address: "192.168.9.12", prefix: 24 }];
+      settings.nodes[0].fabric.address = "192.168.9.12";
+    },
+  ],
+  [
     "no RDMA device named",
     ({ settings }) => {
       for (const { fabric } of settings.nodes) fabric.hcas = [];
@@ -932,15 +998,37 @@ function running({ head, worker }: Pair): void {
       { pid: 9052, name: "ray::RayWorkerWrapper.execute_method", memoryBytes: 98 * gib, container: digest },
     ];
     for (const port of [6379, 6380, 6381]) {
-      facts.listeners.push({ address: "192.168.200.12", port, owner: "container 0123456789ab" });
-      facts.listeners.push({ address: "192.168.200.13", port, owner: "container 0123456789ab" });
+      facts.listeners.push({ address: "192.168.200.12", port, owner: "container 0123456789ab", container: digest });
+      facts.listeners.push({ address: "192.168.200.13", port, owner: "container 0123456789ab", container: digest });
     }
   }
-  head.listeners.push({ address: "0.0.0.0", port: 8000, owner: "container ffffffffffff" });
+  head.listeners.push({ address: "0.0.0.0", port: 8000, owner: "container ffffffffffff", container: other });
 }
 
 test("what the deployment itself holds is in nobody's way", () => {
   expect(judged(running)).toEqual([]);
+});
+
+test.each<[string, string | null, number, string | undefined]>([
+  ["a process of the user's", "", 8001, "python3 (pid 42)"],
+  ["a container without a name here", "e".repeat(64), 8001, "python3 (pid 42)"],
+  ["our own, in another role's place", digest, 8001, "container dgx-spark-dev-ray"],
+  ["a container that is known", "d".repeat(64), 8001, "container web"],
+  ["one for Ray's port", "", 6380, "python3 (pid 42)"],
+  ["the server's own", other, 8001, undefined],
+  ["what is not told", null, 8001, undefined],
+])("who has a port beside the running deployment: %s", (_who, id, port, told) => {
+  const problems = judged((made) => {
+    running(made);
+    // The setting has another port by now.
+    made.settings.server.port = 8001;
+    made.head.containers?.push(container("web", null, true, "d".repeat(64)));
+    // Not the first that listens there.
+    made.head.listeners.push({ address: "0.0.0.0", port, owner: "python3 (pid 42)", container: id });
+  });
+  expect(problems.map(({ code, found }) => [code, found])).toEqual(
+    told === undefined ? [] : [["port-taken", `port ${port} is taken by ${told}, on 0.0.0.0`]],
+  );
 });
 
 test("nor when it is not known how much it holds", () => {
@@ -981,7 +1069,7 @@ test("what is no container's is a stranger's also where the containers are not k
     running(made);
     for (const facts of [made.head, made.worker]) facts.containers = null;
     made.worker.gpuProcesses?.push({ pid: 7, name: "jupyter", memoryBytes: gib, container: "" });
-    made.worker.listeners.unshift({ address: "*", port: 6380, owner: "nginx.service" });
+    made.worker.listeners.unshift({ address: "*", port: 6380, owner: "nginx.service", container: "" });
   });
   expect(problems.map(({ node, code, found }) => [node, code, found])).toEqual([
     ["spark-2", "port-taken", "port 6380 is taken by nginx.service, on *"],
@@ -1013,7 +1101,10 @@ test("what was the deployment's, and is a stranger's now that it is stopped", ()
     "error spark-2 port-taken",
     "error spark-2 port-taken",
     "warning spark-1 gpu-in-use",
+    "warning spark-1 container-stopped",
+    "warning spark-1 container-stopped",
     "warning spark-2 gpu-in-use",
+    "warning spark-2 container-stopped",
   ]);
   expect(problems[0]).toMatchObject({
     found: "10.0 GiB of 121.7 GiB are available",
@@ -1125,14 +1216,14 @@ test("everything at once: all is told, errors first, then node by node", () => {
     head.memory.availableBytes = 90 * gib;
     head.docker = { version: null, hasNvidiaRuntime: null, failure: "down", complaint: null };
     head.imageDisk = { path: "/var/lib/docker", totalBytes: 1e12, freeBytes: 1e9 };
-    for (const port of [6379, 8000]) head.listeners.push({ address: "*", port, owner: "x.service" });
+    for (const port of [6379, 8000]) head.listeners.push({ address: "*", port, owner: "x.service", container: "" });
     settings.nodes[0].fabric.interface = "enp9s0";
     Object.assign(worker.gpu ?? {}, { driverVersion: "590.48.01" });
     worker.kernel = "6.14.0";
     worker.memory.swapFreeBytes = 0;
     worker.hostnameAddresses = ["10.9.9.9"];
     worker.containers = [container("dgx-spark-dev-ray", null, true), container("dgx-spark-prod-ray", "prod", true)];
-    worker.listeners.push({ address: "192.168.200.13", port: 6381, owner: "a process of user 7" });
+    worker.listeners.push({ address: "192.168.200.13", port: 6381, owner: "a process of user 7", container: "" });
     probes[1].model = { problem: "it is not there" };
     Object.assign(workerPort(worker), { mtuBytes: 1500, speedMbps: 25000 });
     device(worker, "rocep1s0f0").portState = "DOWN";
@@ -1339,7 +1430,14 @@ const anyFacts: fc.Arbitrary<NodeFacts> = fc.record({
       ),
     }),
   ),
-  listeners: few(fc.record({ address, port: fc.constantFrom(22, 6379, 6380, 6381, 8000), owner: word })),
+  listeners: few(
+    fc.record({
+      address,
+      port: fc.constantFrom(22, 6379, 6380, 6381, 8000),
+      owner: word,
+      container: fc.constantFrom(null, "", digest),
+    }),
+  ),
   containers: maybe(
     few(
       fc.record({
