@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { localTag } from "../../../components/container";
 import { codes, type ProblemCode } from "../../../components/preflight/codes";
 import type { NodeFacts } from "../../../components/preflight/facts";
-import { connectionProblem } from "../../../components/preflight/gather";
+import { connectionProblem } from "../../../components/preflight/connectionProblem";
 import { judge } from "../../../components/preflight/judge";
 import type { NodeProbe } from "../../../components/preflight/probe";
 import type { Problem } from "../../../components/preflight/problem";
