@@ -6,17 +6,15 @@ import * as pulumi from "@pulumi/pulumi";
 import { LocalWorkspace } from "@pulumi/pulumi/automation";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { parse } from "yaml";
 import { routeTo, sshOptions } from "../../components/connection";
 import { keptRunning } from "../../components/keepRunning";
 import { connectionOf, remoteStep } from "../../components/remoteStep";
 import { type Settings, schema } from "../../components/schema";
 import { vllmArguments } from "../../components/vllm";
 import { execOn } from "../../scripts/virtual-sparks/hosts";
-import { PROJECT } from "../../scripts/virtual-sparks/project";
 import { attempt } from "../../scripts/virtual-sparks/run";
 import { type Node, topology } from "../../scripts/virtual-sparks/topology";
-import { lab, must } from "./run";
+import { lab, labSettings, must } from "./run";
 
 // Words from the settings arrive byte for byte: in a container's arguments and variables by way of the plugins, ssh, sshd and
 // Docker, in a step's by way of ssh, sshd and the login shell. On the node that is reached through another one.
@@ -28,9 +26,7 @@ let settings: Settings;
 beforeAll(async () => {
   await must(lab("down"));
   await must(lab("hosts", "up"));
-  const { config } = parse(fs.readFileSync(`${PROJECT}/Pulumi.lab.yaml`, "utf8")) as { config: object };
-  const keys = Object.entries(config).map(([key, value]) => [key.replace("dgx-spark-serving:", ""), value as unknown]);
-  settings = schema.parse(Object.fromEntries(keys));
+  settings = schema.parse(labSettings());
   const image = "tar --create --file - --files-from /dev/null | docker import - empty";
   await must(execOn(worker, ["sh", "-c", image]));
   const show = "import json, sys; print(json.dumps(sys.argv[1:]))";

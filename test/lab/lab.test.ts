@@ -2,10 +2,8 @@ import * as fs from "node:fs";
 import * as os from "node:os";
 import * as path from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { parse } from "yaml";
 import { parseBenchmark } from "../../components/benchmark";
 import { routeTo, sshOptions } from "../../components/connection";
-import { nodeDirectory } from "../../components/container";
 import type { FabricOutput } from "../../components/fabric";
 import type { AllReduceResult } from "../../components/preflight/allReduce";
 import { type NodeSettings, schema } from "../../components/schema";
@@ -18,7 +16,7 @@ import { attempt, type RunResult } from "../../scripts/virtual-sparks/run";
 import { operatorKey } from "../../scripts/virtual-sparks/keys";
 import { MANAGEMENT, type Node, topology } from "../../scripts/virtual-sparks/topology";
 import { expectedPreview, having, labRows, previewed, updated } from "./changes";
-import { lab, must, transcript } from "./run";
+import { lab, labSettings, must, transcript } from "./run";
 
 // One deployment on two virtual Sparks, from nothing to nothing. The cases build on each other, in this order.
 
@@ -161,15 +159,11 @@ test("each Spark holds one rank, and they talk over the fabric alone", async () 
     management: await bytes(head, MANAGEMENT.interface),
   });
   const before = await count();
-  // From the head itself, so that the request is not on the management link.
   const smoke = { script: "smoke.py", args: ["dgx-spark-lab-server", "8000", "tiny-qwen3-moe", "64", "tools"] };
-  const directory = nodeDirectory("lab");
+  const directory = "/tmp/smoke";
   const place = { directory, node: "spark-1", step: "smoke", timeoutSeconds: 60, mode: "create" } as const;
-  await must(
-    attempt(["./scripts/lab", "ssh", "spark-1", ...stepArguments(smoke, place)], {
-      input: stepProgram([smoke.script]),
-    }),
-  );
+  // From the head itself, so that the request is not on the management link.
+  await must(execOn(head, stepArguments(smoke, place), { input: stepProgram([smoke.script]) }));
   const after = await count();
   expect(after.fabric - before.fabric).toBeGreaterThan(100_000);
   expect(after.workerFabric - before.workerFabric).toBeGreaterThan(100_000);
@@ -177,11 +171,7 @@ test("each Spark holds one rank, and they talk over the fabric alone", async () 
 });
 
 test("an all-reduce is told again while the server runs, and is refused when it is too slow", async () => {
-  const config = (parse(fs.readFileSync(`${PROJECT}/Pulumi.lab.yaml`, "utf8")) as { config: Record<string, unknown> })
-    .config;
-  const settings = Object.fromEntries(
-    Object.entries(config).map(([key, value]) => [key.replace("dgx-spark-serving:", ""), value]),
-  );
+  const settings = labSettings();
   const { fabric } = await outputs();
   const step = (changes: object) =>
     attempt(["./scripts/preflight", "--step", "all-reduce"], {
@@ -254,7 +244,7 @@ test("every step runs again and changes nothing", async () => {
     const [, node = "", step = ""] = /^python3 -B - \S+ (\S+) (\S+)/.exec(create) ?? [];
     const run = (line: string) => must(attempt(["./scripts/lab", "ssh", node, "sh", "-c", line], { input: stdin }));
     // What is known is told again as it was.
-    expect([step, await run(update)]).toEqual([step, stdout]);
+    expect([step, JSON.parse(await run(update))]).toEqual([step, JSON.parse(stdout)]);
     // The benchmark measures each time that it is asked to.
     if (step === "benchmark-run") continue;
     const again = JSON.parse(await run(create)) as { changed?: boolean };
@@ -319,10 +309,7 @@ test("wrong settings are told all at once, without a stack trace, and nothing is
 test("host keys are checked on every hop, by Docker's ssh and by steps", async () => {
   const file = `${PROJECT}/Pulumi.lab.yaml`;
   const kept = fs.readFileSync(file, "utf8");
-  const config = (parse(kept) as { config: Record<string, unknown> }).config;
-  const settings = schema.parse(
-    Object.fromEntries(Object.entries(config).map(([key, value]) => [key.replace("dgx-spark-serving:", ""), value])),
-  );
+  const settings = schema.parse(labSettings());
   const [right, other] = settings.nodes.map(({ hostKey }) => hostKey);
   const connect = (keys: (string | undefined)[]) => {
     const named = settings.nodes.map((node, index) => ({ ...node, hostKey: keys[index] ?? "" }));
