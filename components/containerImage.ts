@@ -41,6 +41,7 @@ export class ContainerImage extends pulumi.ComponentResource {
         node: head,
         create: { script: "pull-image.sh", args: [settings.image, this.tag] },
         ...removal,
+        repairs: true,
         timeoutSeconds: 2 * hour,
       },
       { parent: this },
@@ -77,7 +78,14 @@ export class ContainerImage extends pulumi.ComponentResource {
     });
     const authorized = remoteStep(
       `${name}-authorize-${worker.name}`,
-      { node: worker, create: authorize("add"), delete: authorize("remove"), triggers: [from], timeoutSeconds: 30 },
+      {
+        node: worker,
+        create: authorize("add"),
+        delete: authorize("remove"),
+        triggers: [from],
+        repairs: true,
+        timeoutSeconds: 30,
+      },
       { parent: this },
     );
     const { user, port, hostKey, fabric } = worker.settings;
@@ -97,6 +105,7 @@ export class ContainerImage extends pulumi.ComponentResource {
             hostKey,
           ],
         },
+        repairs: true,
         timeoutSeconds: 2 * hour,
       },
       { parent: this, dependsOn: [pulled, authorized] },

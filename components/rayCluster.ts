@@ -93,7 +93,9 @@ export class RayCluster extends pulumi.ComponentResource {
         modelPath: model.path,
         // A node that was taken out stays in its cluster for as long as the head lives. Made anew, the head takes all workers
         // with it, also those that are no longer wanted, before the others join again.
-        ...(node === args.head && { members: [node, ...args.workers].map(({ settings }) => settings.fabric.address) }),
+        ...(node === args.head && {
+          members: [node, ...args.workers].map(({ settings }) => settings.fabric.address).sort(),
+        }),
         needs: { memory: memoryDemand(args.settings), ports: rayPorts(node === args.head) },
         // A worker may wait for its head for as long as it takes: Docker pauses up to a minute between starts.
         restart: "unless-stopped",

@@ -22,6 +22,8 @@ export interface RemoteStepArgs {
   create: RemoteCall;
   /** Runs when the step goes away. What its arguments come from belongs among the triggers, or a change leaves something. */
   delete?: RemoteCall;
+  /** It is cheap when all is as it should be, and every update is to put right what is not. Default: an update tells what is known. */
+  repairs?: boolean;
   /** Any change makes the step anew. */
   triggers?: pulumi.Input<unknown>[];
   /** Limit of one run on the node, seconds. */
@@ -46,6 +48,7 @@ function stepCommand(
   step: string,
   { node, timeoutSeconds, triggers, ...calls }: RemoteStepArgs,
   opts: pulumi.CustomResourceOptions,
+  deletion: "delete" | "leave" = "delete",
 ): command.remote.Command {
   const line = (call: RemoteCall, mode: StepPlace["mode"]) =>
     pulumi
@@ -64,8 +67,8 @@ function stepCommand(
     {
       connection: node.connection,
       create: line(calls.create, "create"),
-      update: line(calls.create, "again"),
-      ...(calls.delete && { delete: line(calls.delete, "delete") }),
+      update: line(calls.create, calls.repairs ? "create" : "again"),
+      ...(calls.delete && { delete: line(calls.delete, deletion) }),
       ...(triggers && { triggers }),
       stdin: stepProgram(scripts),
       // sshd refuses variables without AcceptEnv, so none are sent.
@@ -88,7 +91,7 @@ export function resultOf<T>(
 /** The deployment's folder on a node: made first, removed last with all that is in it. */
 export function workspace(name: string, node: SparkNode, opts: pulumi.CustomResourceOptions): command.remote.Command {
   const call = (action: string) => ({ script: "workspace.sh", args: [action, node.directory] });
-  return stepCommand(name, { node, create: call("make"), delete: call("remove"), timeoutSeconds: 60 }, opts);
+  return stepCommand(name, { node, create: call("make"), delete: call("remove"), timeoutSeconds: 60 }, opts, "leave");
 }
 
 /**

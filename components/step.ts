@@ -20,7 +20,7 @@ export interface StepPlace {
   step: string;
   timeoutSeconds: number;
   /** See `step.py`. */
-  mode: "create" | "again" | "delete";
+  mode: "create" | "again" | "delete" | "leave";
 }
 
 /** Program and arguments of a step. The program itself is `stepProgram`, and goes in by stdin. */

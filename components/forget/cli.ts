@@ -10,7 +10,8 @@ interface Options {
 
 function forget(node: string, { stack, cwd, yes }: Options): void {
   const on = ["-C", cwd, ...(stack === undefined ? [] : ["--stack", stack])];
-  const pulumi = (...args: string[]) => execFileSync("pulumi", [...on, ...args], { encoding: "utf8", stdio: "pipe" });
+  const pulumi = (...args: string[]) =>
+    execFileSync("pulumi", [...on, ...args], { encoding: "utf8", stdio: "pipe", maxBuffer: 1024 ** 3 });
   const remaining = () => resourcesOn(node, JSON.parse(pulumi("stack", "export")));
   const urns = remaining();
   if (urns.length === 0) {
@@ -44,7 +45,7 @@ new Command("forget-node")
       forget(node, options);
     } catch (error) {
       // Pulumi says what is in the way, such as that there is no such stack.
-      const said = error instanceof Error && "stderr" in error ? String(error.stderr).trim() : String(error);
+      const said = (error instanceof Error && "stderr" in error && String(error.stderr).trim()) || String(error);
       process.stderr.write(`forget-node: ${said}\n`);
       process.exitCode = 2;
     }

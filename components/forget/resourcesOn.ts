@@ -17,7 +17,7 @@ export function resourcesOn(node: string, state: unknown): string[] {
   const spark = resources.find(({ type, urn }) => type.endsWith(":SparkNode") && urn.endsWith(`::${node}`))?.urn;
   const isOn = ({ urn, parent, provider = "", inputs }: z.output<typeof resourceSchema>) =>
     (spark !== undefined && (urn === spark || parent === spark)) ||
-    [urn, provider].some((each) => `${each}::`.includes(`::${node}-docker::`)) ||
+    [urn, provider].some((each) => `${each}::`.includes(`pulumi:providers:docker::${node}-docker::`)) ||
     // The second argument of step.py.
     /^python3 -B - \S+ (\S+) /.exec(inputs?.create ?? "")?.[1] === node;
   // A state has each resource after those that it depends on.

@@ -11,7 +11,7 @@ now=$(date +%s)
 {
   cat "$starts" 2>/dev/null
   echo "$now"
-} | awk -v since="$((now - window))" '$1 > since' >"$starts.new"
+} | awk -v since="$((now - window))" -v now="$now" '$1 > since && $1 <= now' >"$starts.new"
 mv "$starts.new" "$starts"
 if [ "$(wc -l <"$starts")" -gt "$limit" ]; then
   rm -f "$starts"

@@ -5,15 +5,19 @@ changed or removed here. FOLDER is the deployment's own on this machine. SCRIPT 
 MODE is
   create  runs the script, and remembers its result
   again   tells the result that is remembered for these arguments; where there is none it runs the script
-  delete  runs the script, unless the folder has become that of a node of another name
+  delete  runs the script, unless a node of another name works in the folder too
+  leave   the same for the last deletion of a node: it no longer works in the folder
 Ends the work when its time is up, and when the operator's connection is gone, so that nothing is left running that
 nobody waits for. Writes a line now and then: a connection that carries nothing is dropped by some networks.
 A failure names the node and the step.
 """
 
+import ctypes
+import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -25,6 +29,10 @@ import time
 # Texts by name, filled in by components/step.ts.
 FILES = {}
 
+# Of this program's parent, which is there for as long as the connection is.
+CONNECTION = os.getppid()
+# From linux/prctl.h.
+PR_SET_PDEATHSIG = 1
 HEARTBEAT_SECONDS = 60
 GRACE_SECONDS = 10
 INTERPRETERS = {".sh": ["bash"], ".py": ["python3", "-B"]}
@@ -80,23 +88,67 @@ def stop(child):
     child.wait()
 
 
-def relay(stream):
-    """Passes on what the work says as it comes."""
-    while chunk := os.read(stream.fileno(), 1 << 16):
-        sys.stderr.buffer.write(chunk)
-        sys.stderr.flush()
+class Relay(threading.Thread):
+    """Passes on what the work says as it comes. What the work leaves in the background has this pipe, and not the connection,
+    which would stay open with it."""
+
+    def __init__(self, stream):
+        super().__init__(daemon=True)
+        self.stream, self.passed = stream, 0
+        self.start()
+
+    def run(self):
+        while chunk := os.read(self.stream.fileno(), 1 << 16):
+            sys.stderr.buffer.write(chunk)
+            sys.stderr.flush()
+            self.passed += len(chunk)
+
+    def finish(self):
+        """Waits for what is still on its way."""
+        before = -1
+        while self.is_alive() and self.passed != before and os.getppid() == CONNECTION:
+            before = self.passed
+            self.join(1)
+
+
+def die_with_parent():
+    """The work must not go on unwatched when this program is killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def locked(path, what, seconds):
+    """The file of a lock that this program has then: a run that lost its connection may still be ending."""
+    started = last_sign = time.monotonic()
+    lock = open(path, "w", encoding="ascii")
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            now = time.monotonic()
+        if os.getppid() != CONNECTION:
+            sys.exit(1)
+        if now - started > seconds:
+            say(f"{what}: not begun, an earlier run of it still goes on after {seconds:g} s")
+            sys.exit(124)
+        if now - last_sign > HEARTBEAT_SECONDS:
+            last_sign = now
+            say(f"{what}: waits for the end of an earlier run")
+        time.sleep(0.2)
 
 
 def watched(argv, what, seconds, stdout):
     """Exit code of the work, which does not outlive its time or the connection."""
     started = last_sign = time.monotonic()
-    connection = os.getppid()
     child = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, start_new_session=True
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=die_with_parent,
     )
-    # What the work leaves in the background has this pipe, and not the connection, which would stay open with it.
-    said = threading.Thread(target=relay, args=(child.stderr,), daemon=True)
-    said.start()
+    said = Relay(child.stderr)
 
     def end(number, _frame):
         stop(child)
@@ -110,7 +162,7 @@ def watched(argv, what, seconds, stdout):
             break
         except subprocess.TimeoutExpired:
             now = time.monotonic()
-        if os.getppid() != connection:
+        if os.getppid() != CONNECTION:
             stop(child)
             sys.exit(1)
         if now - started > seconds:
@@ -120,18 +172,39 @@ def watched(argv, what, seconds, stdout):
         if now - last_sign > HEARTBEAT_SECONDS:
             last_sign = now
             say(f"{what}: {now - started:.0f} s")
-    said.join(1)
+    said.finish()
     if code != 0:
         say(f"{what}: failed (exit code {code})")
     return code if code >= 0 else 128 - code
 
 
+def place_in(folder):
+    """A folder for one run, whose name tells whose it is; those of runs that were killed are removed. Elsewhere where there is
+    no room: what deletes may be what makes some."""
+    for name in os.listdir(folder):
+        match = re.fullmatch(r"step-(\d+)-.*", name)
+        if match and not os.path.exists(f"/proc/{match[1]}"):
+            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+    try:
+        place = tempfile.mkdtemp(prefix=f"step-{os.getpid()}-", dir=folder)
+        write_files(place)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            raise
+        place = tempfile.mkdtemp(prefix="dgx-spark-serving-", dir="/dev/shm")
+        write_files(place)
+    return place
+
+
+def write_files(place):
+    for name, text in FILES.items():
+        write(os.path.join(place, name), text)
+
+
 def run(folder, script, arguments, what, seconds):
     """Runs the script from a place of its own; its exit code and what it printed."""
-    place = tempfile.mkdtemp(prefix="step-", dir=folder)
+    place = place_in(folder)
     try:
-        for name, text in FILES.items():
-            write(os.path.join(place, name), text)
         file = os.path.join(place, script) if script in FILES else script
         argv = [*INTERPRETERS[os.path.splitext(script)[1]], file, *arguments]
         with tempfile.TemporaryFile(dir=place) as stdout:
@@ -142,30 +215,56 @@ def run(folder, script, arguments, what, seconds):
         shutil.rmtree(place, ignore_errors=True)
 
 
-def main():
-    folder, node, step, seconds, mode, script, *arguments = sys.argv[1:]
-    call = [script, *arguments]
-    for needed in (folder, os.path.join(folder, "results")):
+def remove(path):
+    try:
+        os.remove(path)
+    except FileNotFoundError:
+        pass
+
+
+def others_here(folder, node, mode):
+    """Names of other nodes that work in this folder on this machine: a renamed node's new name. A home may be one of several
+    machines, so each notes itself with its machine's id."""
+    machine = (read("/etc/machine-id") or "").strip()
+    claims = os.path.join(folder, "nodes")
+    own = os.path.join(claims, f"{node}@{machine}")
+    if mode == "leave":
+        remove(own)
+    elif mode != "delete" and not os.path.exists(own):
+        write(own, "")
+    names = [name.split("@") for name in os.listdir(claims)]
+    return [name for name, *at in names if at == [machine] and name != node]
+
+
+def step(folder, node, name, seconds, mode, script, *arguments):
+    call, what = [script, *arguments], f"{name} on {node}"
+    for needed in (folder, os.path.join(folder, "results"), os.path.join(folder, "nodes")):
         os.makedirs(needed, 0o700, exist_ok=True)
-    owner = os.path.join(folder, "node")
-    record = os.path.join(folder, "results", f"{step}.json")
-    if mode == "delete" and read(owner) not in (None, node):
-        say(f"{step} on {node}: nothing to do, this machine is {read(owner)} now")
+    others = others_here(folder, node, mode)
+    if mode in ("delete", "leave") and others:
+        say(f"{what}: nothing to do, this machine is {others[0]} now")
         return 0
-    if mode != "delete" and read(owner) != node:
-        write(owner, node)
-    # A run that lost its connection may still be ending.
-    with open(f"{record}.lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    record = os.path.join(folder, "results", f"{name}.json")
+    with locked(f"{record}.lock", what, float(seconds)):
         known = remembered(record, call) if mode == "again" else None
         if known is not None:
             print(known, end="")
             return 0
-        code, printed = run(folder, script, arguments, f"{step} on {node}", float(seconds))
+        # What it says is no longer so once something was tried.
+        remove(record)
+        code, printed = run(folder, script, arguments, what, float(seconds))
         print(printed, end="", flush=True)
-        if code == 0 and mode != "delete":
+        if code == 0 and mode in ("create", "again"):
             write(record, json.dumps({"call": call, "stdout": printed}))
         return code
+
+
+def main():
+    try:
+        return step(*sys.argv[1:])
+    except OSError as error:
+        say(f"{sys.argv[3]} on {sys.argv[2]}: {error}")
+        return 1
 
 
 sys.exit(main())

@@ -46,9 +46,9 @@ test("after five ends in two hours it is not started again, and says so", async 
   expect((await keep("sh", "-c", "exit 7")).code).toBe(7);
 });
 
-test("ends of long ago do not count", async () => {
+test("ends of long ago, and of a clock that was ahead, do not count", async () => {
   const now = Math.floor(Date.now() / 1000);
-  fs.writeFileSync(starts(), [7300, 7250, 7201, 100, 50].map((ago) => `${String(now - ago)}\n`).join(""));
+  fs.writeFileSync(starts(), [7300, 7250, 7201, -86400, 100, 50].map((ago) => `${String(now - ago)}\n`).join(""));
   expect((await keep("sh", "-c", "exit 7")).code).toBe(7);
   expect(fs.readFileSync(starts(), "utf8").trim().split("\n")).toHaveLength(3);
 });

@@ -56,14 +56,14 @@ const left = () => fs.readdirSync(path.join(box.home, "work")).sort();
 
 test("output and success pass through, and nothing of the script is left", async () => {
   expect(await step("echo out; echo err >&2")).toEqual({ code: 0, stdout: "out\n", stderr: "err\n" });
-  expect(left()).toEqual(["node", "results"]);
+  expect(left()).toEqual(["nodes", "results"]);
   expect(fs.statSync(path.join(box.home, "work")).mode & 0o777).toBe(0o700);
 });
 
 test("a failure names node and step, keeps the exit code, and is not remembered", async () => {
   const result = { code: 7, stdout: "", stderr: "why\nimage-pull on spark-2: failed (exit code 7)\n" };
   expect(await step("echo why >&2; exit 7")).toEqual(result);
-  expect(left()).toEqual(["node", "results"]);
+  expect(left()).toEqual(["nodes", "results"]);
   expect(await step("echo why >&2; exit 7", { mode: "again" })).toEqual(result);
 });
 
@@ -101,23 +101,84 @@ test("each step has a result of its own", async () => {
   expect((await step("exit 1", { mode: "again" })).stdout).toBe("one\n");
 });
 
-test("a deletion is not done where the folder has become that of another node", async () => {
-  await step("true", { node: "spark-b" });
-  expect(await step("echo gone >gone", { mode: "delete" })).toEqual({
+test("a deletion is not done where a node of another name works in the folder too", async () => {
+  const skipped = (by: string) => ({
     code: 0,
     stdout: "",
-    stderr: "image-pull on spark-2: nothing to do, this machine is spark-b now\n",
+    stderr: `image-pull on spark-2: nothing to do, this machine is ${by} now\n`,
   });
+  await step("true");
+  await step("true", { node: "spark-b" });
+  expect(await step("echo gone >gone", { mode: "delete" })).toEqual(skipped("spark-b"));
+  expect(await step("echo gone >gone", { mode: "leave" })).toEqual(skipped("spark-b"));
+  // A rename that is taken back before its deletions: the first name did not run again.
+  await step("true");
+  await step("true", { node: "spark-c" });
+  await step("echo gone >gone", { mode: "leave", node: "spark-c" });
   expect(fs.existsSync(path.join(box.home, "gone"))).toBe(false);
-  await step("echo gone >gone", { mode: "delete", node: "spark-b" });
+  await step("true", { mode: "leave" });
+  expect((await step("echo gone >gone", { mode: "delete", node: "spark-b" })).code).toBe(0);
   expect(box.read("gone")).toBe("gone\n");
 });
 
-test("a deletion is done where nothing is known, and by the step that removes the folder too", async () => {
+test("a deletion is done where nothing is known, and its failure by the disk names node and step", async () => {
   expect((await step("echo gone >gone", { mode: "delete" })).code).toBe(0);
   expect(box.read("gone")).toBe("gone\n");
-  expect(await step('rm -rf "$1"', { mode: "delete" }, ["work"])).toEqual({ code: 0, stdout: "", stderr: "" });
+  fs.rmSync(path.join(box.home, "work"), { recursive: true });
+  box.write("work", "a file");
+  expect(await step("true")).toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(/^image-pull on spark-2: \[Errno 17\] File exists: 'work'\n$/) as string,
+  });
+});
+
+test("another machine with the same home is in nobody's way, and keeps its folder", async () => {
+  await step("true");
+  box.write("work/nodes/spark-1@another-machine", "");
+  expect((await step("echo gone >gone", { mode: "delete" })).code).toBe(0);
+  expect(box.read("gone")).toBe("gone\n");
+  const workspace = fs.readFileSync("scripts/remote/workspace.sh", "utf8");
+  expect((await step(workspace, { mode: "leave" }, ["remove", "work"])).stdout).toBe('{"changed": false}\n');
+  fs.rmSync(path.join(box.home, "work/nodes/spark-1@another-machine"));
+  expect((await step(workspace, { mode: "leave" }, ["remove", "work"])).stdout).toBe('{"changed": true}\n');
   expect(fs.existsSync(path.join(box.home, "work"))).toBe(false);
+});
+
+test("a run that failed with other arguments takes the remembered result with it", async () => {
+  const script = 'echo "$1" >state; [ "$1" != b ]';
+  for (const word of ["a", "b", "a"]) await step(script, { mode: "again" }, [word]);
+  expect(box.read("state")).toBe("a\n");
+});
+
+test("what a killed run left is removed by the next, and its script has ended with it", async () => {
+  const child = start("echo $$ >pid; sleep 60");
+  await until(() => fs.existsSync(path.join(box.home, "pid")) && box.read("pid").endsWith("\n"));
+  const end = ended(child);
+  child.kill("SIGKILL");
+  await until(() => processes((id) => id === box.read("pid").trim()).length === 0);
+  for (const pid of processes((_, group) => group === box.read("pid").trim())) process.kill(Number(pid), "SIGKILL");
+  await end;
+  expect(left()).toHaveLength(3);
+  await step("true");
+  expect(left()).toEqual(["nodes", "results"]);
+});
+
+test("a step that waits for an earlier run ends with its time and with its connection", async () => {
+  const first = ended(start("echo on >on; sleep 6"));
+  await until(() => fs.existsSync(path.join(box.home, "on")));
+  expect(await step("echo second >second", { timeoutSeconds: 1 })).toEqual({
+    code: 124,
+    stdout: "",
+    stderr: "image-pull on spark-2: not begun, an earlier run of it still goes on after 1 s\n",
+  });
+  const file = box.write("program", program({ "script.sh": "echo second >second" }));
+  const argv = stepArguments({ script: "script.sh", args: [] }, { ...place, timeoutSeconds: 60 });
+  const parent = spawn("sh", ["-c", `${argv.join(" ")} <'${file}'; true`], { cwd: box.home, env: box.environment() });
+  await new Promise((resolve) => setTimeout(resolve, 1500));
+  parent.kill("SIGKILL");
+  await first;
+  await new Promise((resolve) => setTimeout(resolve, 1500));
+  expect(fs.existsSync(path.join(box.home, "second"))).toBe(false);
 });
 
 test("a step waits for the end of the same one, whose connection may have been lost", async () => {
@@ -136,7 +197,7 @@ test("when the time is up the work is stopped with its children", async () => {
     stderr: "image-pull on spark-2: stopped, it took longer than 0.5 s\n",
   });
   expect(groupOf(box.read("pid"))).toEqual([]);
-  expect(left()).toEqual(["node", "results"]);
+  expect(left()).toEqual(["nodes", "results"]);
 });
 
 test.each(["SIGTERM", "SIGHUP", "SIGINT"] as const)("on %s the work is stopped with its children", async (signal) => {
@@ -146,7 +207,7 @@ test.each(["SIGTERM", "SIGHUP", "SIGINT"] as const)("on %s the work is stopped w
   child.kill(signal);
   await end;
   expect(groupOf(box.read("pid"))).toEqual([]);
-  expect(left()).toEqual(["node", "results"]);
+  expect(left()).toEqual(["nodes", "results"]);
 });
 
 test("a child that ignores the kind signal is killed, though its leader is gone", async () => {

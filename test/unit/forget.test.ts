@@ -17,7 +17,7 @@ const container = (name: string, node: string) => ({
   provider: `${urn(`${node}-docker`, "pulumi:providers:docker")}::an-id`,
 });
 
-const resources = ["spark-1", "spark-2", "spark-20"].flatMap((node) => [
+const resources = ["spark-1", "spark-2", "spark-20", "spark-2-docker"].flatMap((node) => [
   spark(node),
   { ...step(`${node}-workspace`, node), parent: spark(node).urn },
   {
