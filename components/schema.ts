@@ -57,7 +57,13 @@ const interfaceName = z
 const environmentName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "not an environment variable name");
 const text = z.preprocess(
   (value) => (typeof value === "number" || typeof value === "boolean" ? String(value) : value),
-  z.string().refine((value) => !value.includes("\0"), "holds a NUL character, which no program argument can"),
+  z
+    .string()
+    .refine((value) => !value.includes("\0"), "holds a NUL character, which no program argument can")
+    .refine(
+      (value) => value === value.normalize("NFC"),
+      "not in Unicode's composed form (NFC), and Docker's plugin would change it",
+    ),
 );
 
 export const fabricSchema = z.strictObject({

@@ -307,6 +307,14 @@ test("an example that is just what is wrong is not told as the cure", () => {
   );
 });
 
+test.each(["", "a\0b", "e\u0301", "\uf900"])(
+  "an argument that Docker would refuse or change is refused: %j",
+  (word) => {
+    const problems = problemsOf(having(["server", "extraArgs"], ["--x", word]));
+    expect(problems.map(({ key }) => key)).toEqual(["server.extraArgs[1]"]);
+  },
+);
+
 test("a number spelt as a string, as `pulumi config set --path` stores fractions, is a number", () => {
   const result = parseSettings(having(["server", "gpuMemoryUtilization"], "0.9"));
   expect("settings" in result && result.settings.server.gpuMemoryUtilization).toBe(0.9);
