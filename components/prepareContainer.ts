@@ -2,8 +2,7 @@ import * as pulumi from "@pulumi/pulumi";
 import { describeRoute } from "./connection";
 import type { MemoryDemand } from "./memory";
 import type { SparkNode } from "./sparkNode";
-import { runOnNode } from "./ssh";
-import { stepArguments, stepProgram } from "./step";
+import { runStepOnNode } from "./ssh";
 
 const limitSeconds = 120;
 
@@ -30,20 +29,13 @@ export function prepareHook(
   { memory, ports }: Needs,
 ): pulumi.ResourceHook {
   return new pulumi.ResourceHook(`${name}-prepare`, async () => {
-    const script = "prepare_container.py";
     const args = [container, deployment, ...[memory.share, memory.atLeastBytes, ...ports].map(String)];
-    const { directory, name: spark } = node;
-    const at = {
-      directory,
-      node: spark,
-      step: `${name}-prepare`,
-      timeoutSeconds: limitSeconds,
-      mode: "create",
-    } as const;
-    const { code, stderr } = await runOnNode(node.route, node.sshOptions, stepArguments({ script, args }, at), {
-      input: stepProgram([script]),
-      limitSeconds: limitSeconds + 30,
-    });
+    const { code, stderr } = await runStepOnNode(
+      node.route,
+      node.sshOptions,
+      { script: "prepare_container.py", args },
+      { directory: node.directory, node: node.name, step: `${name}-prepare`, timeoutSeconds: limitSeconds },
+    );
     if (code !== 0) {
       const why = stderr.trim() || `no answer within ${limitSeconds} s`;
       throw new Error(`${node.name}, ${describeRoute(node.route)}: ${why}`);

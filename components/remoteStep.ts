@@ -32,7 +32,8 @@ export interface RemoteStepArgs {
 
 /**
  * A short piece of work on a Spark. Its result is JSON on stdout, its progress is on stderr and streamed to the operator.
- * A new connection, or a change of the script's text, does nothing but tell the result again; other arguments run it again.
+ * A new connection, or a change of the script's text, does nothing but tell the result again, unless the step `repairs`; other
+ * arguments run it again.
  *
  * @param step name of the resource, which is also what a failing step is called on the node
  */

@@ -3,6 +3,7 @@ import * as readline from "node:readline";
 import type { Route } from "./connection";
 import { shellLine } from "./quote";
 import type { NodeSettings } from "./schema";
+import { stepArguments, type StepCall, type StepPlace, stepProgram } from "./step";
 
 /** How a program ended. */
 export interface Finished {
@@ -49,6 +50,24 @@ export function runOnNode(
     // One that ended early does not read.
     child.stdin?.on("error", () => undefined);
     child.stdin?.end(input);
+  });
+}
+
+/**
+ * Runs a step on a node outside of Pulumi, as a step of the stack would run.
+ *
+ * @param options `sshOptions` of the route
+ */
+export function runStepOnNode(
+  route: Route,
+  options: readonly string[],
+  call: StepCall,
+  at: Omit<StepPlace, "mode">,
+): Promise<Finished> {
+  return runOnNode(route, options, stepArguments(call, { ...at, mode: "create" }), {
+    input: stepProgram([call.script]),
+    // The step ends by itself before.
+    limitSeconds: at.timeoutSeconds + 30,
   });
 }
 

@@ -4,6 +4,11 @@ import * as path from "node:path";
 /** The scripts that run on a Spark. */
 const folder = path.join(__dirname, "../scripts/remote");
 
+/** Text of one of them. */
+export function scriptText(name: string): string {
+  return fs.readFileSync(path.join(folder, name), "utf8");
+}
+
 /** A script under scripts/remote/, or a file on the node, with its arguments. */
 export interface StepCall {
   /** File name, e.g. `pull-image.sh`; of a file on the node its path, relative to the user's home. */
@@ -32,16 +37,17 @@ export function stepArguments({ script, args }: StepCall, at: StepPlace): string
 export function stepProgram(scripts: readonly string[]): string {
   const files: Record<string, string> = {};
   const add = (name: string): void => {
-    const file = path.join(folder, name);
-    if (name in files || !fs.existsSync(file)) return;
-    const text = fs.readFileSync(file, "utf8");
+    if (name in files || !fs.existsSync(path.join(folder, name))) return;
+    const text = scriptText(name);
     files[name] = text;
     const imported = [...text.matchAll(/^(?:from|import) (\w+)/gm)].map(([, module = ""]) => `${module}.py`);
     const named = [...text.matchAll(/(?<=[\s"/])[\w-]+\.(?:py|sh|json)\b/g)].map(([file]) => file);
     [...imported, ...named].forEach(add);
   };
   scripts.forEach(add);
-  const program = fs.readFileSync(path.join(folder, "step.py"), "utf8");
   const sent = Object.fromEntries(Object.entries(files).sort());
-  return program.replace("FILES = {}", () => `FILES = json.loads(${JSON.stringify(JSON.stringify(sent))})`);
+  return scriptText("step.py").replace(
+    "FILES = {}",
+    () => `FILES = json.loads(${JSON.stringify(JSON.stringify(sent))})`,
+  );
 }

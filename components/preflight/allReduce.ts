@@ -3,8 +3,7 @@ import { routeTo, sshOptions } from "../connection";
 import { containerName, nodeDirectory } from "../container";
 import { rayAddress } from "../ray";
 import type { Settings } from "../schema";
-import { runOnNode } from "../ssh";
-import { stepArguments, stepProgram } from "../step";
+import { runStepOnNode } from "../ssh";
 import { allow } from "./judge";
 import { problem, type Problem } from "./problem";
 import { json } from "./readFacts";
@@ -41,7 +40,6 @@ export async function runAllReduce(settings: Settings, deployment: string): Prom
   const [head] = nodes;
   const route = routeTo(head, nodes);
   const options = sshOptions(route, ssh);
-  const script = "measure_fabric.py";
   const directory = nodeDirectory(deployment);
   const args = [
     ...(["ray", "server"] as const).map((role) => containerName(deployment, role)),
@@ -50,17 +48,12 @@ export async function runAllReduce(settings: Settings, deployment: string): Prom
     // In an order that says nothing: with the same nodes it is the same measurement.
     ...nodes.map(({ fabric }) => fabric.address).sort(),
   ];
-  const at = {
-    directory,
-    node: head.name,
-    step: "all-reduce",
-    timeoutSeconds: limitSeconds + 30,
-    mode: "create",
-  } as const;
-  const { code, stdout, stderr } = await runOnNode(route, options, stepArguments({ script, args }, at), {
-    input: stepProgram([script]),
-    limitSeconds: limitSeconds + 60,
-  });
+  const { code, stdout, stderr } = await runStepOnNode(
+    route,
+    options,
+    { script: "measure_fabric.py", args },
+    { directory, node: head.name, step: "all-reduce", timeoutSeconds: limitSeconds + 30 },
+  );
   const measured = code === 0 ? measuredSchema.safeParse(json(stdout)).data : undefined;
   if (measured !== undefined) return judgeAllReduce(measured, settings);
   // What was printed there in place of figures, or before them: by a shell that greets people.

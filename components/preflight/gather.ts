@@ -1,11 +1,10 @@
 import { randomBytes } from "node:crypto";
-import * as fs from "node:fs";
-import * as path from "node:path";
 import { z } from "zod";
 import { type Route, routeTo, sshOptions } from "../connection";
 import { rayPorts } from "../ray";
 import type { NodeSettings, Settings } from "../schema";
 import { Session } from "../ssh";
+import { scriptText } from "../step";
 import { imageBytes } from "./checks/docker";
 import { blameJumpHost, connectionProblem, cut, probeFailed, withoutConnection } from "./connectionProblem";
 import type { FabricFacts, ModelFacts, NodeProbe } from "./probe";
@@ -14,8 +13,6 @@ import { json, readFacts } from "./readFacts";
 
 /** Port that the nodes try each other on, TCP and UDP, on the fabric. Next to Ray's. */
 export const fabricProbePort = 6382;
-
-const scripts = path.join(__dirname, "../../scripts/remote");
 
 const peerSchema = z.object({
   ports: z.record(z.string(), z.string().nullable()),
@@ -38,8 +35,8 @@ export async function gather(settings: Settings, answerSeconds = 25): Promise<No
   const sessions = openAll(settings);
   const { path: model } = settings.model;
   const asked = {
-    facts: { source: source("facts.py"), args: [model, String(imageBytes(settings))] },
-    model: { source: source("check_model.py"), args: [model] },
+    facts: { source: scriptText("facts.py"), args: [model, String(imageBytes(settings))] },
+    model: { source: scriptText("check_model.py"), args: [model] },
   };
   const at = (index: number) => sessions[index] as Promise<Opened>;
   const probes = await Promise.all(
@@ -105,7 +102,7 @@ function open(route: Route, { ssh }: Settings, socket: string): Session {
     route,
     // Verbose: it tells when it has logged in.
     [...options, "-o", `ConnectionAttempts=${ssh.connectAttempts}`, "-o", "LogLevel=VERBOSE"],
-    ["python3", "-c", source("probe.py")],
+    ["python3", "-c", scriptText("probe.py")],
   );
 }
 
@@ -161,15 +158,11 @@ async function askFabric(
     ports: rayPorts(peer === head),
   }));
   const plan = { ...node.fabric, ports: rayPorts(node === head), probePort: fabricProbePort, peers };
-  const script = { source: source("fabric.py"), args: [JSON.stringify(plan)] };
+  const script = { source: scriptText("fabric.py"), args: [JSON.stringify(plan)] };
   const answer = await run(session, { fabric: script }, answerSeconds);
   return answer === undefined
     ? { failure: connectionProblem(routeTo(node, nodes), await session.finished), fabric: null }
     : { failure: null, fabric: fabricFacts(answer.fabric) };
-}
-
-function source(script: string): string {
-  return fs.readFileSync(path.join(scripts, script), "utf8");
 }
 
 function modelFacts({ code, stdout, stderr }: Output): ModelFacts {

@@ -116,30 +116,42 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def wait(result, what, seconds, sign, too_long, give_up=lambda: None):
+    """Asks for a result until it is not None; not longer than its time, nor than the connection is there."""
+    started = last_sign = time.monotonic()
+    while (found := result()) is None:
+        now = time.monotonic()
+        if os.getppid() != CONNECTION:
+            give_up()
+            sys.exit(1)
+        if now - started > seconds:
+            give_up()
+            say(f"{what}: {too_long} {seconds:g} s")
+            sys.exit(124)
+        if now - last_sign > HEARTBEAT_SECONDS:
+            last_sign = now
+            say(f"{what}: {sign.format(now - started)}")
+    return found
+
+
 def locked(path, what, seconds):
     """The file of a lock that this program has then: a run that lost its connection may still be ending."""
-    started = last_sign = time.monotonic()
     lock = open(path, "w", encoding="ascii")
-    while True:
+
+    def taken():
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return lock
         except BlockingIOError:
-            now = time.monotonic()
-        if os.getppid() != CONNECTION:
-            sys.exit(1)
-        if now - started > seconds:
-            say(f"{what}: not begun, an earlier run of it still goes on after {seconds:g} s")
-            sys.exit(124)
-        if now - last_sign > HEARTBEAT_SECONDS:
-            last_sign = now
-            say(f"{what}: waits for the end of an earlier run")
-        time.sleep(0.2)
+            time.sleep(0.2)
+            return None
+
+    too_long = "not begun, an earlier run of it still goes on after"
+    return wait(taken, what, seconds, "waits for the end of an earlier run", too_long)
 
 
 def watched(argv, what, seconds, stdout):
     """Exit code of the work, which does not outlive its time or the connection."""
-    started = last_sign = time.monotonic()
     child = subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
@@ -156,22 +168,13 @@ def watched(argv, what, seconds, stdout):
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, end)
-    while True:
+    def ended():
         try:
-            code = child.wait(0.5)
-            break
+            return child.wait(0.5)
         except subprocess.TimeoutExpired:
-            now = time.monotonic()
-        if os.getppid() != CONNECTION:
-            stop(child)
-            sys.exit(1)
-        if now - started > seconds:
-            stop(child)
-            say(f"{what}: stopped, it took longer than {seconds:g} s")
-            sys.exit(124)
-        if now - last_sign > HEARTBEAT_SECONDS:
-            last_sign = now
-            say(f"{what}: {now - started:.0f} s")
+            return None
+
+    code = wait(ended, what, seconds, "{:.0f} s", "stopped, it took longer than", lambda: stop(child))
     said.finish()
     if code != 0:
         say(f"{what}: failed (exit code {code})")
@@ -186,19 +189,22 @@ def place_in(folder):
         if match and not os.path.exists(f"/proc/{match[1]}"):
             shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
     try:
-        place = tempfile.mkdtemp(prefix=f"step-{os.getpid()}-", dir=folder)
-        write_files(place)
+        return filled(tempfile.mkdtemp(prefix=f"step-{os.getpid()}-", dir=folder))
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             raise
-        place = tempfile.mkdtemp(prefix="dgx-spark-serving-", dir="/dev/shm")
-        write_files(place)
+    return filled(tempfile.mkdtemp(prefix="dgx-spark-serving-", dir="/dev/shm"))
+
+
+def filled(place):
+    """The folder with the scripts in it; it goes where they don't fit."""
+    try:
+        for name, text in FILES.items():
+            write(os.path.join(place, name), text)
+    except OSError:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
     return place
-
-
-def write_files(place):
-    for name, text in FILES.items():
-        write(os.path.join(place, name), text)
 
 
 def run(folder, script, arguments, what, seconds):

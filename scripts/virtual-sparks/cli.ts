@@ -151,7 +151,6 @@ program
   .option("--log <FILE>", "file that gets what is shown as JSON lines, appended")
   .action(async (options: ChaosOptions) => {
     await lock();
-    // Only here: it needs a development dependency, which takes its time to load.
     process.exitCode = await chaos(options);
   });
 

@@ -16,7 +16,9 @@ export const STACK = "lab";
 export const PROJECT = join(STATE, "project");
 
 const NAMESPACE = "dgx-spark-serving";
+/** The stack's settings: committed in the repository, and in the project with this machine's. */
 const STACK_FILE = `Pulumi.${STACK}.yaml`;
+export const PROJECT_STACK_FILE = join(PROJECT, STACK_FILE);
 /** The committed settings that the project's were made from: tells the person's changes from the repository's. */
 const BASE_FILE = join(PROJECT, "committed-settings.yaml");
 
@@ -34,9 +36,9 @@ export async function writeProject(nodes: Node[], image: string): Promise<void> 
 
   const committed = readStackFile(join(REPOSITORY, STACK_FILE)) ?? { config: {} };
   const base = readStackFile(BASE_FILE) ?? { config: {} };
-  const current = readStackFile(join(PROJECT, STACK_FILE)) ?? { config: {} };
+  const current = readStackFile(PROJECT_STACK_FILE) ?? { config: {} };
   const config = mergeSettings(current.config, base.config, committed.config, await machineSettings(nodes, image));
-  writeChanged(join(PROJECT, STACK_FILE), stringify({ ...current, config }));
+  writeChanged(PROJECT_STACK_FILE, stringify({ ...current, config }));
   writeChanged(BASE_FILE, stringify(committed));
 }
 
@@ -70,7 +72,8 @@ async function machineSettings(nodes: Node[], image: string): Promise<Settings> 
   };
 }
 
-function readStackFile(path: string): StackFile | undefined {
+/** A stack's file; undefined where there is none. */
+export function readStackFile(path: string): StackFile | undefined {
   return existsSync(path) ? stackFileSchema.parse(parse(readFileSync(path, "utf8")) ?? {}) : undefined;
 }
 

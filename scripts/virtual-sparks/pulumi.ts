@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { z } from "zod";
 
 import { STATE } from "./paths";
 import { BACKEND_URL, gone, kill, labProcesses, signal } from "./processes";
@@ -11,6 +12,8 @@ import { attempt, LabError, passThrough, run } from "./run";
 const BACKEND = BACKEND_URL.slice("file://".length);
 const PASSPHRASE = join(STATE, "passphrase");
 const INTERRUPT_MS = 5000;
+/** How long a command may take that touches no node. */
+const SHORT_MS = 60_000;
 
 /** This process's environment with what Pulumi needs to work on the lab's stack. */
 export function pulumiEnvironment(): NodeJS.ProcessEnv {
@@ -48,11 +51,29 @@ export async function stackOutputs(): Promise<unknown> {
   return JSON.parse(await run(argv, { env: pulumiEnvironment() }));
 }
 
-/** Whether a killed run left operations that it had begun. */
-async function hasPendingOperations(): Promise<boolean> {
-  if (!existsSync(PASSPHRASE)) return false;
-  const state = await run(["pulumi", "-C", PROJECT, "stack", "export"], { env: pulumiEnvironment() });
-  return /"pending_operations":\s*\[\s*\{/.test(state);
+const stateSchema = z.object({
+  deployment: z.object({
+    pending_operations: z.array(z.object({ type: z.string(), resource: z.object({ urn: z.string() }) })).nullish(),
+  }),
+});
+
+/** Operations that a killed run had begun, in words; none where there is no stack yet. */
+export async function pendingOperations(): Promise<string[]> {
+  if (!existsSync(PASSPHRASE)) return [];
+  const state = await run(["pulumi", "-C", PROJECT, "stack", "export"], {
+    env: pulumiEnvironment(),
+    timeout: SHORT_MS,
+  });
+  const { deployment } = stateSchema.parse(JSON.parse(state));
+  return (deployment.pending_operations ?? []).map(({ type, resource }) => `${type} ${resource.urn}`);
+}
+
+/** Takes away the lock of a killed run, as the documentation says. */
+export async function unlock(): Promise<void> {
+  const locks = join(BACKEND, ".pulumi/locks");
+  if (existsSync(locks) && readdirSync(locks, { recursive: true }).some((name) => String(name).endsWith(".json"))) {
+    await attempt(["pulumi", "-C", PROJECT, "cancel", "--yes"], { env: pulumiEnvironment(), timeout: SHORT_MS });
+  }
 }
 
 /** Makes the lab's stack; the passphrase is written last and says that it is there. */
@@ -77,12 +98,9 @@ export async function recoverStack(): Promise<void> {
     });
     if (!(await gone(orphans, INTERRUPT_MS))) await kill(orphans);
   }
-  const locks = join(BACKEND, ".pulumi/locks");
-  if (existsSync(locks) && readdirSync(locks, { recursive: true }).some((name) => String(name).endsWith(".json"))) {
-    await attempt(["pulumi", "-C", PROJECT, "cancel", "--yes"], { env: pulumiEnvironment() });
-  }
+  await unlock();
   // What was being made when it was killed is not in the stack; the program removes it before it makes it anew.
-  if (await hasPendingOperations()) {
+  if ((await pendingOperations()).length > 0) {
     await run(["pulumi", "-C", PROJECT, "refresh", "--yes", "--skip-preview", "--clear-pending-creates"], {
       env: pulumiEnvironment(),
     });

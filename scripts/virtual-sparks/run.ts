@@ -81,6 +81,13 @@ export async function run(argv: readonly string[], options: RunOptions = {}): Pr
   return stdout;
 }
 
+/** What a program that was started has printed; it has to succeed, or this throws all that it said. */
+export async function must(running: Promise<RunResult>, what = "a program"): Promise<string> {
+  const { code, stdout, stderr } = await running;
+  if (code !== 0) throw new LabError(`${what}: exit code ${code}\n${stdout}${stderr}`);
+  return stdout;
+}
+
 /** Runs a program on this terminal and returns its exit code; a signal's is 128 + its number. */
 export async function passThrough(
   argv: readonly string[],

@@ -1,11 +1,7 @@
 import * as fs from "node:fs";
 import { parse, stringify } from "yaml";
-import { PROJECT } from "../../scripts/virtual-sparks/project";
 import { type Configuration, type Expected, type Row, rows } from "../changes";
-import { lab, must } from "./run";
-
-const prefix = "dgx-spark-serving:";
-const file = `${PROJECT}/Pulumi.lab.yaml`;
+import { configuration, lab, must, stackFile } from "./run";
 
 /** The rows whose change means something in the lab too; the others name things that only the stack `dev` has. */
 export const labRows = rows.filter(
@@ -14,16 +10,14 @@ export const labRows = rows.filter(
 
 /** The lab's settings with this change, as long as `run` takes. */
 export async function having<T>(change: (config: Configuration) => Configuration, run: () => Promise<T>): Promise<T> {
-  const kept = fs.readFileSync(file, "utf8");
-  const content = parse(kept) as { config: Record<string, unknown> };
-  const plain = Object.entries(content.config).map(([key, value]) => [key.slice(prefix.length), value]);
-  const changed = Object.entries(change(Object.fromEntries(plain) as Configuration));
-  const config = Object.fromEntries(changed.map(([key, value]) => [`${prefix}${key}`, value]));
-  fs.writeFileSync(file, stringify({ ...content, config }));
+  const kept = fs.readFileSync(stackFile, "utf8");
+  const changed = Object.entries(change(configuration()));
+  const config = Object.fromEntries(changed.map(([key, value]) => [`dgx-spark-serving:${key}`, value]));
+  fs.writeFileSync(stackFile, stringify({ ...(parse(kept) as object), config }));
   try {
     return await run();
   } finally {
-    fs.writeFileSync(file, kept);
+    fs.writeFileSync(stackFile, kept);
   }
 }
 

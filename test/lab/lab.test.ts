@@ -13,6 +13,7 @@ import { pulumiEnvironment } from "../../scripts/virtual-sparks/pulumi";
 import { PROJECT } from "../../scripts/virtual-sparks/project";
 import { stepArguments, stepProgram } from "../../components/step";
 import { attempt, type RunResult } from "../../scripts/virtual-sparks/run";
+import { until } from "../../scripts/virtual-sparks/wait";
 import { operatorKey } from "../../scripts/virtual-sparks/keys";
 import { MANAGEMENT, type Node, topology } from "../../scripts/virtual-sparks/topology";
 import { expectedPreview, having, labRows, previewed, updated } from "./changes";
@@ -399,12 +400,14 @@ test("a server that is gone, with a leftover under its name, is made anew and me
 test("an engine that keeps dying stays down and says why; up makes it anew, with another key, beside a renamed worker", async () => {
   const engine = "^\\S*python3\\S* \\S*/vllm serve";
   for (let times = 1; times <= 5; times++) {
-    await until(async () => (await execOn(head, ["pkill", "-KILL", "-f", engine])).code === 0);
-    await until(async () => (await execOn(head, ["pgrep", "-f", engine])).code !== 0);
+    expect(
+      await until(async () => (await execOn(head, ["pkill", "-KILL", "-f", engine])).code === 0, 120_000, 300),
+    ).toBe(true);
+    expect(await until(async () => (await execOn(head, ["pgrep", "-f", engine])).code !== 0, 120_000, 300)).toBe(true);
   }
   const form = "{{.State.Status}} {{.State.ExitCode}}";
   const state = () => must(execOn(head, ["docker", "inspect", "--format", form, "dgx-spark-lab-server"]));
-  await until(async () => (await state()) === "exited 0\n");
+  expect(await until(async () => (await state()) === "exited 0\n", 120_000, 300)).toBe(true);
   const log = await must(execOn(head, ["sh", "-c", "docker logs --tail 1 dgx-spark-lab-server 2>&1"]));
   expect(log).toContain("the engine ended 5 times within 120 minutes and is not started again");
 
@@ -420,15 +423,6 @@ test("an engine that keeps dying stays down and says why; up makes it anew, with
   expect(await must(execOn(worker, ["ls", "/home/aurora/.dgx-spark-serving-lab/nodes"]))).toMatch(/^spark-b@\S*\n$/);
   expect(await must(execOn(worker, ["docker", "image", "ls", "--quiet", "dgx-spark-serving"]))).not.toBe("");
 });
-
-/** Waits until something is so, for two minutes at most. */
-async function until(condition: () => Promise<boolean>): Promise<void> {
-  const end = Date.now() + 120_000;
-  while (!(await condition())) {
-    if (Date.now() > end) throw new Error("waited two minutes in vain");
-    await new Promise((resolve) => setTimeout(resolve, 300));
-  }
-}
 
 describe("with both Sparks off", () => {
   beforeAll(async () => {

@@ -3,6 +3,8 @@ import { parse } from "yaml";
 import { PROJECT } from "../../scripts/virtual-sparks/project";
 import { attempt, type RunResult } from "../../scripts/virtual-sparks/run";
 
+export { must } from "../../scripts/virtual-sparks/run";
+
 /** All that `./scripts/lab` has printed. */
 export const transcript: string[] = [];
 
@@ -14,18 +16,20 @@ export async function lab(...args: string[]): Promise<RunResult> {
   return result;
 }
 
-/** Runs a program that has to succeed; shows all it said if it doesn't. */
-export async function must(run: Promise<RunResult>): Promise<string> {
-  const { code, stdout, stderr } = await run;
-  if (code !== 0) throw new Error(`exit code ${code}\n${stdout}\n${stderr}`);
-  return stdout;
-}
+/** The file of the stack's settings. */
+export const stackFile = `${PROJECT}/Pulumi.lab.yaml`;
 
-/** The lab's settings as they are in its file, their keys without the project; secrets are left out. */
-export function labSettings(): Record<string, unknown> {
-  const { config } = parse(fs.readFileSync(`${PROJECT}/Pulumi.lab.yaml`, "utf8")) as { config: object };
+/** The settings in it, as they stand there, their keys without the project. */
+export function configuration(): Record<string, unknown> {
+  const { config } = parse(fs.readFileSync(stackFile, "utf8")) as { config: object };
   const settings: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(config)) settings[key.replace("dgx-spark-serving:", "")] = value;
+  return settings;
+}
+
+/** The same without secrets, which are closed there. */
+export function labSettings(): Record<string, unknown> {
+  const settings = configuration();
   delete settings["huggingFaceToken"];
   return { ...settings, server: { ...(settings["server"] as object), environment: {} } };
 }

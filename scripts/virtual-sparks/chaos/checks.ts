@@ -1,13 +1,11 @@
-import { z } from "zod";
-
 import { containerName, nodeDirectory } from "../../../components/container";
 import { STACK } from "../project";
-import { stackOutputs } from "../pulumi";
+import { pendingOperations, stackOutputs } from "../pulumi";
 import { chat, parseOutputs } from "../result";
 import { LabError } from "../run";
 import { type Node, USER } from "../topology";
 import { until } from "../wait";
-import { command, interruption, isUnchanged, type PulumiRun, undisturbed, UNDISTURBED_MS } from "./operation";
+import { interruption, isUnchanged, type PulumiRun, undisturbed, UNDISTURBED_MS } from "./operation";
 import { lines, onNode } from "./tools";
 
 /** How long a step that nobody waits for may take to end on its node. */
@@ -71,18 +69,6 @@ async function clearPendingCreates(): Promise<number> {
   const pending = await pendingOperations();
   if (pending.length > 0) await undisturbed("refresh", "--clear-pending-creates");
   return pending.length;
-}
-
-const stateSchema = z.object({
-  deployment: z.object({
-    pending_operations: z.array(z.object({ type: z.string(), resource: z.object({ urn: z.string() }) })).nullish(),
-  }),
-});
-
-async function pendingOperations(): Promise<string[]> {
-  const state = await command("stack", "export");
-  const { deployment } = stateSchema.parse(JSON.parse(state.stdout));
-  return (deployment.pending_operations ?? []).map(({ type, resource }) => `${type} ${resource.urn}`);
 }
 
 /** Asks the model until it answers; what is wrong when it does not. */

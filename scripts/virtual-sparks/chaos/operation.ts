@@ -1,10 +1,9 @@
 import { spawn } from "node:child_process";
-import { existsSync, readdirSync } from "node:fs";
-import { basename, join } from "node:path";
+import { basename } from "node:path";
 
-import { BACKEND_URL, kill as killAll, labProcesses, signal } from "../processes";
+import { kill as killAll, labProcesses, signal } from "../processes";
 import { PROJECT } from "../project";
-import { pulumiEnvironment } from "../pulumi";
+import { pulumiEnvironment, unlock } from "../pulumi";
 import { attempt, LabError, type RunResult } from "../run";
 import { COMMAND_MS, within } from "./tools";
 
@@ -113,14 +112,6 @@ export async function members(session: number): Promise<Member[]> {
 export async function command(...args: string[]): Promise<RunResult> {
   interruption.signal.throwIfAborted();
   return await attempt(["pulumi", "-C", PROJECT, ...args], { env: pulumiEnvironment(), timeout: COMMAND_MS });
-}
-
-/** Takes away the lock of a killed engine, as the documentation says. */
-export async function unlock(): Promise<void> {
-  const locks = join(BACKEND_URL.slice("file://".length), ".pulumi/locks");
-  const isLocked =
-    existsSync(locks) && readdirSync(locks, { recursive: true }).some((name) => String(name).endsWith(".json"));
-  if (isLocked) await command("cancel", "--yes");
 }
 
 /** One attempt of an operation that nobody disturbs. */

@@ -1,20 +1,18 @@
 import { randomInt } from "node:crypto";
-import { appendFileSync, existsSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
-import { parse, stringify } from "yaml";
-import { z } from "zod";
+import { appendFileSync, writeFileSync } from "node:fs";
+import { stringify } from "yaml";
 
 import { table } from "../../../components/table";
 import { down, hostsUp } from "../lab";
-import { PROJECT, STACK } from "../project";
-import { pulumi, recoverStack } from "../pulumi";
-import { LabError } from "../run";
+import { PROJECT_STACK_FILE, readStackFile } from "../project";
+import { pulumi, recoverStack, unlock } from "../pulumi";
+import { LabError, must } from "../run";
 import type { Node } from "../topology";
 import { checkDestroyed, checkUp, type Violation, VIOLATIONS } from "./checks";
 import { type Effect, inflict } from "./faults";
-import { command, endSessions, interruption, lastStep, start, stop, undisturbed, unlock } from "./operation";
+import { command, endSessions, interruption, lastStep, start, stop, undisturbed } from "./operation";
 import { FAULTS, type Kill, NODES, type Operation, plan, type Round } from "./plan";
-import { must, within } from "./tools";
+import { within } from "./tools";
 
 /** What the command line gives. */
 export interface ChaosOptions {
@@ -31,7 +29,6 @@ const USUAL_SECONDS: Record<Operation, number> = { up: 75, change: 45, destroy: 
 /** How long an operation may go on after its fault. */
 const END_MS = 180_000;
 const TOLD_LINES = 40;
-const STACK_FILE = join(PROJECT, `Pulumi.${STACK}.yaml`);
 /** The settings that are changed here, and put back. */
 const CHANGED_SETTINGS = ["dgx-spark-serving:benchmark", "dgx-spark-serving:server"];
 
@@ -72,7 +69,7 @@ export async function chaos({ kills, seed = randomInt(2 ** 31), log }: ChaosOpti
     process.off("SIGINT", interrupt);
     process.off("SIGTERM", interrupt);
     await endSessions();
-    if (existsSync(STACK_FILE)) writeSettings(kept);
+    writeSettings(kept);
     const minutes = (performance.now() - since) / 60_000;
     const counts = Object.fromEntries(
       VIOLATIONS.map((kind) => [kind, found.filter((violation) => violation.kind === kind).length]),
@@ -150,7 +147,7 @@ async function disturb(kill: Kill, nodes: Node[]): Promise<Outcome> {
   await unlock();
   if (kill.change !== undefined) {
     const { key, value } = kill.change;
-    await must(command("config", "set", "--path", key, "--", value));
+    await must(command("config", "set", "--path", key, "--", value), "pulumi");
   }
   const since = performance.now();
   const operation = start([kill.operation === "destroy" ? "destroy" : "up"]);
@@ -232,16 +229,15 @@ async function startAfresh(nodes: Node[]): Promise<Node[]> {
   return afresh;
 }
 
-const stackFileSchema = z.looseObject({ config: z.record(z.string(), z.unknown()) });
-
 function changedSettings(): Record<string, unknown> {
-  const { config } = stackFileSchema.parse(parse(readFileSync(STACK_FILE, "utf8")));
+  const config = readStackFile(PROJECT_STACK_FILE)?.config ?? {};
   return Object.fromEntries(CHANGED_SETTINGS.map((key) => [key, config[key]]));
 }
 
 /** Puts settings into the stack's file; not the whole file back, since a lab made anew has other keys in it. */
 function writeSettings(settings: Record<string, unknown>): void {
-  const file = stackFileSchema.parse(parse(readFileSync(STACK_FILE, "utf8")));
+  const file = readStackFile(PROJECT_STACK_FILE);
+  if (file === undefined) return;
   const config = { ...file.config, ...settings };
-  writeFileSync(STACK_FILE, stringify({ ...file, config })); // without those that are undefined: they were not there
+  writeFileSync(PROJECT_STACK_FILE, stringify({ ...file, config })); // without those that are undefined: they were not there
 }

@@ -1,5 +1,5 @@
 import { execOn } from "../hosts";
-import { LabError, type RunResult } from "../run";
+import { must } from "../run";
 import type { Node } from "../topology";
 
 export const COMMAND_MS = 60_000;
@@ -7,13 +7,6 @@ export const COMMAND_MS = 60_000;
 /** Runs a program as root on a node; it has to succeed. */
 export async function onNode(node: Node, ...argv: string[]): Promise<string> {
   return await must(execOn(node, argv, { timeout: COMMAND_MS }), `${node.name}: ${argv[0] ?? ""}`);
-}
-
-/** What a program says that has to succeed. */
-export async function must(running: Promise<RunResult>, what = "pulumi"): Promise<string> {
-  const { code, stdout, stderr } = await running;
-  if (code !== 0) throw new LabError(`${what}: exit code ${code}\n${stdout}${stderr}`);
-  return stdout;
 }
 
 /** The lines of a text that are not blank. */

@@ -344,7 +344,9 @@ const cases: [ProblemCode, (pair: Pair) => void, ...Told[]][] = [
       worker.listeners.push({ address: "*", port: 6380, owner: "container 0123456789ab", container: digest });
     },
     {
-      ...{ node: "spark-2", found: "port 6380 is taken by container 0123456789ab, on *", expected: "free for Ray" },
+      node: "spark-2",
+      found: "port 6380 is taken by container 0123456789ab, on *",
+      expected: "free for Ray",
       mend: "End the service: the ports of Ray are fixed.",
     },
   ],
@@ -355,11 +357,9 @@ const cases: [ProblemCode, (pair: Pair) => void, ...Told[]][] = [
       head.listeners.push({ address: "127.0.0.1", port: 6379, owner: "redis-server (pid 7)", container: "" });
     },
     {
-      ...{
-        node: "spark-1",
-        found: "port 6379 is taken by redis-server (pid 7), on 127.0.0.1",
-        expected: "free for Ray",
-      },
+      node: "spark-1",
+      found: "port 6379 is taken by redis-server (pid 7), on 127.0.0.1",
+      expected: "free for Ray",
       mend: "End the service: the ports of Ray are fixed.",
     },
   ],
