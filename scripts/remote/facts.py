@@ -5,7 +5,6 @@ What is missing here is null there: a program that is not installed, or is too s
 its images where less than IMAGE_BYTES are free for them: only there does it matter which it has, and it takes its time.
 """
 
-import concurrent.futures
 import json
 import os
 import re
@@ -176,8 +175,16 @@ def container_memory(identity):
 
 def main():
     model, image_bytes = sys.argv[1], float(sys.argv[2])
-    with concurrent.futures.ThreadPoolExecutor(len(COMMANDS)) as pool:
-        commands = dict(zip(COMMANDS, pool.map(output, COMMANDS.values())))
+    commands = dict.fromkeys(COMMANDS)
+
+    def ask(name, argv):
+        commands[name] = output(argv)
+
+    threads = [threading.Thread(target=ask, args=each) for each in COMMANDS.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     pids = re.findall(r"^(\d+),", commands["computeApps"]["stdout"], re.MULTILINE)
     identities = re.findall(r'"id":"([0-9a-f]{64})"', commands["containers"]["stdout"])
     files = {path: read(path) for path in FILES}

@@ -3,8 +3,8 @@ to run at once. Each is answered by a line, {name: {"code": …, "stdout": …, 
 """
 
 import json
-import multiprocessing
 import os
+import select
 import signal
 import sys
 import time
@@ -12,17 +12,30 @@ import time
 # Longer than any of the scripts takes when all that it asks hangs.
 LIMIT_SECONDS = 20
 
-# Forked: starting Python anew costs more than what most scripts do.
-forking = multiprocessing.get_context("fork")
-
 
 def be(script, streams):
-    """Becomes a script, in a process of its own."""
-    os.setsid()
-    for number, stream in enumerate(streams):
-        os.dup2(stream, number)
-    sys.argv = ["-c", *script["args"]]
-    exec(compile(script["source"], "<script>", "exec"), {"__name__": "__main__"})
+    """Becomes a script, and ends as a program does."""
+    code = 1
+    try:
+        os.setsid()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        sys.argv = ["-c", *script["args"]]
+        exec(compile(script["source"], "<script>", "exec"), {"__name__": "__main__"})
+        code = 0
+    except SystemExit as end:
+        code = end.code or 0
+        if not isinstance(code, int):
+            print(code, file=sys.stderr)
+            code = 1
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
 
 
 class Running:
@@ -31,20 +44,24 @@ class Running:
     def __init__(self, script):
         self.outputs = [os.memfd_create("stdout"), os.memfd_create("stderr")]
         streams = [os.open(os.devnull, os.O_RDONLY), *self.outputs]
-        self.process = forking.Process(target=be, args=(script, streams))
-        self.process.start()
+        # Starting Python anew, or even its module for processes, costs more than what most scripts do.
+        self.pid = os.fork()
+        if self.pid == 0:
+            be(script, streams)
         os.close(streams[0])
 
     def result(self, seconds):
         """How it ended within this time; what it started is stopped when the time is up."""
-        self.process.join(seconds)
-        code = self.process.exitcode
-        if code is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+        end = os.pidfd_open(self.pid)
+        has_ended, _, _ = select.select([end], [], [], seconds)
+        os.close(end)
+        if not has_ended:
+            os.killpg(self.pid, signal.SIGKILL)
         stdout, stderr = map(self.printed, self.outputs)
-        if code is None:
+        if not has_ended:
             return {"code": -9, "stdout": stdout, "stderr": f"{stderr}\nstopped after {LIMIT_SECONDS} s"}
-        return {"code": code, "stdout": stdout, "stderr": stderr}
+        _, status = os.waitpid(self.pid, 0)
+        return {"code": os.waitstatus_to_exitcode(status), "stdout": stdout, "stderr": stderr}
 
     @staticmethod
     def printed(output):

@@ -303,7 +303,7 @@ test("what can't be killed, a name server and a disk that hang hold up nothing",
   const deaf = "import os, socket, time\nos.killpg = lambda *_: None\nsocket.getaddrinfo = lambda *_: time.sleep(10)\n";
   const result = gathered(
     await onMachine(
-      [/^import concurrent\.futures$/gm, `${deaf}os.statvfs = lambda *_: time.sleep(10)\nimport concurrent.futures`],
+      [/^import json$/gm, `${deaf}os.statvfs = lambda *_: time.sleep(10)\nimport json`],
       ["LIMIT_SECONDS = 4", "LIMIT_SECONDS = 0.5"],
     ),
   );
@@ -321,7 +321,7 @@ test.each<[string, string, string[] | null]>([
   machine();
   const patch = `import socket, time\ndef look_up(*_):\n    ${body}\nsocket.getaddrinfo = look_up\n`;
   const ended = await onMachine(
-    [/^import concurrent\.futures$/gm, `${patch}import concurrent.futures`],
+    [/^import json$/gm, `${patch}import json`],
     ["LIMIT_SECONDS = 4", "LIMIT_SECONDS = 2"],
   );
   expect(gathered(ended)).toMatchObject({ resolved });
