@@ -320,10 +320,7 @@ test.each<[string, string, string[] | null]>([
 ])("an own name that %s", async (_, body, resolved) => {
   machine();
   const patch = `import socket, time\ndef look_up(*_):\n    ${body}\nsocket.getaddrinfo = look_up\n`;
-  const ended = await onMachine(
-    [/^import json$/gm, `${patch}import json`],
-    ["LIMIT_SECONDS = 4", "LIMIT_SECONDS = 2"],
-  );
+  const ended = await onMachine([/^import json$/gm, `${patch}import json`], ["LIMIT_SECONDS = 4", "LIMIT_SECONDS = 2"]);
   expect(gathered(ended)).toMatchObject({ resolved });
   expect(facts(ended).hostnameAddresses).toEqual(resolved);
 });
