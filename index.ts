@@ -21,7 +21,7 @@ const preflight = new Preflight("preflight", { settings, deployment });
 const spark = (node: NodeSettings) =>
   new SparkNode(node.name, {
     route: routeTo(node, settings.nodes),
-    ssh: settings.ssh,
+    settings,
     privateKey,
     preflight,
     deployment,
@@ -44,7 +44,6 @@ const server = new VllmServer("server", {
   fabric: link,
   image,
   settings,
-  secretEnvironment,
 });
 const run = settings.benchmark.enabled
   ? new BenchmarkRun("benchmark", { head, deployment, server, settings })

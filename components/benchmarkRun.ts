@@ -1,7 +1,7 @@
 import * as pulumi from "@pulumi/pulumi";
 import { type BenchmarkResult, parseBenchmark } from "./benchmark";
 import { containerName } from "./container";
-import { copyToNode, remoteStep, resultOf } from "./remoteStep";
+import { remoteStep, resultOf } from "./remoteStep";
 import type { Settings } from "./schema";
 import type { SparkNode } from "./sparkNode";
 import type { VllmServer } from "./vllmServer";
@@ -14,11 +14,8 @@ export interface BenchmarkRunArgs {
   settings: Pick<Settings, "benchmark" | "model" | "server">;
 }
 
-const driver = "benchmark.py";
-
 /**
- * A benchmark of the server, by the load tool in the serving image: the model is looked up, the driver is copied to the
- * head and checked, then it runs. A run with failed or empty requests fails the resource.
+ * A benchmark of the server, by the load tool in the serving image: the model is looked up, then it runs. A run with failed or empty requests fails the resource.
  */
 export class BenchmarkRun extends pulumi.ComponentResource {
   readonly result: pulumi.Output<BenchmarkResult>;
@@ -39,23 +36,12 @@ export class BenchmarkRun extends pulumi.ComponentResource {
       },
       { parent: this, dependsOn: server.ready },
     );
-    const file = `${head.directory}/${driver}`;
-    const copied = copyToNode(
-      `${name}-driver`,
-      { node: head, source: `scripts/benchmark/${driver}`, remotePath: file },
-      { parent: this, dependsOn: head.ready },
-    );
-    const checked = remoteStep(
-      `${name}-syntax`,
-      { node: head, create: { script: "check_syntax.py", args: [file] }, timeoutSeconds: 30 },
-      { parent: this, dependsOn: copied },
-    );
     const run = remoteStep(
       `${name}-run`,
       {
         node: head,
         create: {
-          script: file,
+          script: "benchmark.py",
           args: [
             container,
             port,
@@ -67,7 +53,7 @@ export class BenchmarkRun extends pulumi.ComponentResource {
         triggers: [server.container.id, settings.benchmark.scenarios],
         timeoutSeconds: Math.ceil(settings.benchmark.timeoutMinutes * 60),
       },
-      { parent: this, dependsOn: [served, checked] },
+      { parent: this, dependsOn: served },
     );
     this.result = resultOf(run, parseBenchmark);
     this.registerOutputs({ result: this.result });

@@ -1,7 +1,7 @@
 import * as pulumi from "@pulumi/pulumi";
 import { z } from "zod";
 import { localTag } from "./container";
-import { remoteStep, type RemoteStepArgs, resultOf } from "./remoteStep";
+import { remoteStep, resultOf } from "./remoteStep";
 import type { Settings } from "./schema";
 import type { SparkNode } from "./sparkNode";
 
@@ -11,7 +11,7 @@ export interface ContainerImageArgs {
   /** Get it from the head, over the fabric. */
   workers: readonly SparkNode[];
   deployment: string;
-  settings: Pick<Settings, "image" | "keepImages">;
+  settings: Pick<Settings, "image">;
 }
 
 const hour = 3600;
@@ -33,14 +33,12 @@ export class ContainerImage extends pulumi.ComponentResource {
     super("dgx-spark-serving:index:ContainerImage", name, {}, opts);
     const { head, workers, settings } = args;
     this.tag = localTag(args.deployment, settings.image);
-    const removal = settings.keepImages ? {} : { delete: { script: "remove-image.sh", args: [args.deployment] } };
 
     const pulled = remoteStep(
       `${name}-pull`,
       {
         node: head,
         create: { script: "pull-image.sh", args: [settings.image, this.tag] },
-        ...removal,
         repairs: true,
         timeoutSeconds: 2 * hour,
       },
@@ -58,7 +56,7 @@ export class ContainerImage extends pulumi.ComponentResource {
         { parent: this },
       );
       const publicKey = resultOf(key, (text) => keySchema.parse(JSON.parse(text)).publicKey);
-      this.ready.push(...workers.map((worker) => this.copyTo(name, worker, head, publicKey, pulled, removal)));
+      this.ready.push(...workers.map((worker) => this.copyTo(name, worker, head, publicKey, pulled)));
     }
     this.registerOutputs({ tag: this.tag });
   }
@@ -69,7 +67,6 @@ export class ContainerImage extends pulumi.ComponentResource {
     head: SparkNode,
     publicKey: pulumi.Output<string>,
     pulled: pulumi.Resource,
-    removal: Pick<RemoteStepArgs, "delete">,
   ): pulumi.Resource {
     const from = head.settings.fabric.address;
     const authorize = (action: string) => ({
@@ -112,7 +109,7 @@ export class ContainerImage extends pulumi.ComponentResource {
     );
     return remoteStep(
       `${name}-verify-${worker.name}`,
-      { node: worker, create: { script: "has-image.sh", args: [this.tag] }, ...removal, timeoutSeconds: 60 },
+      { node: worker, create: { script: "has-image.sh", args: [this.tag] }, timeoutSeconds: 60 },
       { parent: this, dependsOn: copied },
     );
   }

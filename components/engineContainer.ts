@@ -25,8 +25,8 @@ export interface EngineContainerArgs {
   volumes: Readonly<Record<string, docker.Volume>>;
   /** Fabric addresses of the nodes that work together in it, where a change of these must make it anew. */
   members?: readonly string[];
-  /** Looked for just before it is made. */
-  needs: Needs;
+  /** Looked for just before it is made, beside the image. */
+  needs: Omit<Needs, "image">;
   /** Containers that this one must not outlive: it is made anew when one of them is. */
   after: readonly docker.Container[];
 }
@@ -89,7 +89,7 @@ export function engineContainer(
       // One that was found stopped is made anew, so that what depends on it and its gates are too. Docker can't change the
       // mounts of a container, and the plugin does not say so.
       replaceOnChanges: ["mustRun", "mounts"],
-      hooks: { beforeCreate: [prepareHook(name, node, container, deployment, args.needs)] },
+      hooks: { beforeCreate: [prepareHook(name, node, container, deployment, { image: args.image, ...args.needs })] },
       ...pulumi.mergeOptions({ provider: node.provider }, opts),
     },
   );

@@ -34,6 +34,8 @@ export function rankEnvironment(node: NodeSettings, options: RankOptions): Recor
     RAY_memory_monitor_refresh_ms: "0",
     RAY_num_prestart_python_workers: "0",
     RAY_USAGE_STATS_ENABLED: "0",
+    // From Ray 2.52 on. Later ones want a token in any case, and each node would make its own.
+    RAY_AUTH_MODE: "token",
     VLLM_NO_USAGE_STATS: "1",
     VLLM_RPC_BASE_PATH: sessionDirectory,
     ...acceleratorEnvironment(node, options.accelerator),
@@ -69,6 +71,8 @@ export const reservedVariables: ReadonlySet<string> = new Set([
     ).filter((name) => name !== "OMP_NUM_THREADS" && name !== "PYTORCH_CUDA_ALLOC_CONF"),
   ),
   "RAY_ADDRESS",
+  "RAY_AUTH_TOKEN",
+  "RAY_AUTH_TOKEN_PATH",
   "VLLM_API_KEY",
   "HF_TOKEN",
   "HF_HUB_OFFLINE",

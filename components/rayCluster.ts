@@ -1,5 +1,6 @@
 import * as docker from "@pulumi/docker";
 import * as pulumi from "@pulumi/pulumi";
+import * as random from "@pulumi/random";
 import { containerName } from "./container";
 import type { ContainerImage } from "./containerImage";
 import { engineContainer } from "./engineContainer";
@@ -34,6 +35,8 @@ export class RayCluster extends pulumi.ComponentResource {
   readonly containers: docker.Container[];
   /** The whole cluster is alive after this. */
   readonly ready: pulumi.Resource;
+  /** Variables that hold secrets, as `NAME=value`, for all that takes part in the cluster. */
+  readonly secretEnvironment: pulumi.Output<string[]>;
   /** Volume on the head with Ray's session, which a driver in another container needs. */
   readonly session: docker.Volume;
 
@@ -41,6 +44,11 @@ export class RayCluster extends pulumi.ComponentResource {
     super("dgx-spark-serving:index:RayCluster", name, {}, opts);
     const { head, workers } = args;
 
+    // Ray's ports are open on every address of a node, and run what they are told: none answers without the token.
+    const token = new random.RandomPassword(`${name}-token`, { length: 40, special: false }, { parent: this }).result;
+    this.secretEnvironment = pulumi
+      .all([token, args.secretEnvironment])
+      .apply(([value, secrets]) => [`RAY_AUTH_TOKEN=${value}`, ...secrets]);
     this.session = new docker.Volume(
       // Another head has a volume of its own: a provider that changes makes nothing anew.
       `${name}-session-${head.name}`,
@@ -88,7 +96,7 @@ export class RayCluster extends pulumi.ComponentResource {
         image: args.image.tag,
         argv: ["ray", ...rayArguments(node.settings, args.head.settings)],
         environment: rankEnvironment(node.settings, { accelerator, environment: server.environment }),
-        secretEnvironment: args.secretEnvironment,
+        secretEnvironment: this.secretEnvironment,
         // The ranks read it in Ray's containers.
         modelPath: model.path,
         // A node that was taken out stays in its cluster for as long as the head lives. Made anew, the head takes all workers

@@ -89,10 +89,23 @@ export function resultOf<T>(
   return step.stdout.apply(parse);
 }
 
-/** The deployment's folder on a node: made first, removed last with all that is in it. */
-export function workspace(name: string, node: SparkNode, opts: pulumi.CustomResourceOptions): command.remote.Command {
-  const call = (action: string) => ({ script: "workspace.sh", args: [action, node.directory] });
-  return stepCommand(name, { node, create: call("make"), delete: call("remove"), timeoutSeconds: 60 }, opts, "leave");
+/**
+ * The deployment's folder on a node: made first, removed last with all that is in it.
+ *
+ * @param imagesOf deployment whose images go with it; undefined: they stay
+ */
+export function workspace(
+  name: string,
+  node: SparkNode,
+  imagesOf: string | undefined,
+  opts: pulumi.CustomResourceOptions,
+): command.remote.Command {
+  const call = (action: string, ...more: string[]) => ({
+    script: "workspace.sh",
+    args: [action, node.directory, ...more],
+  });
+  const remove = call("remove", ...(imagesOf === undefined ? [] : [imagesOf]));
+  return stepCommand(name, { node, create: call("make"), delete: remove, timeoutSeconds: 120 }, opts, "leave");
 }
 
 /**
@@ -119,27 +132,6 @@ export function operatorStep(
       // An error shows it all again.
       logging: command.local.Logging.None,
     },
-    opts,
-  );
-}
-
-export interface CopyArgs {
-  node: SparkNode;
-  /** File, relative to the program. */
-  source: string;
-  /** File on the node, relative to the user's home, in a folder that is there. */
-  remotePath: string;
-}
-
-/** Copies a file to a node, again whenever its content changes. */
-export function copyToNode(
-  name: string,
-  { node, source, remotePath }: CopyArgs,
-  opts: pulumi.CustomResourceOptions,
-): command.remote.CopyToRemote {
-  return new command.remote.CopyToRemote(
-    name,
-    { connection: node.connection, source: new pulumi.asset.FileAsset(source), remotePath },
     opts,
   );
 }

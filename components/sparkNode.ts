@@ -11,8 +11,8 @@ import type { NodeSettings, Settings } from "./schema";
 export interface SparkNodeArgs {
   /** The node, and the one it is reached through. */
   route: Route;
-  /** Limits and key file of the connections. */
-  ssh: Settings["ssh"];
+  /** `ssh`: limits and key file of the connections. */
+  settings: Pick<Settings, "ssh" | "keepImages">;
   /** Text of the private key; undefined: the agent. */
   privateKey: pulumi.Output<string> | undefined;
   /** Nothing is done on the node before it has passed. */
@@ -23,7 +23,7 @@ export interface SparkNodeArgs {
 
 /**
  * One Spark: the connection to it, a folder for what the deployment keeps there, the facts of the machine, and a Docker
- * provider over SSH. Destroying it removes the folder.
+ * provider over SSH. Destroying it removes the folder, and the deployment's images unless they are kept.
  */
 export class SparkNode extends pulumi.ComponentResource {
   readonly settings: NodeSettings;
@@ -44,15 +44,19 @@ export class SparkNode extends pulumi.ComponentResource {
 
   constructor(name: string, args: SparkNodeArgs, opts?: pulumi.ComponentResourceOptions) {
     super("dgx-spark-serving:index:SparkNode", name, {}, opts);
-    const { route, ssh, privateKey, preflight } = args;
+    const { route, privateKey, preflight, deployment } = args;
+    const { ssh, keepImages } = args.settings;
     this.settings = route.node;
     this.route = route;
     this.sshOptions = sshOptions(route, ssh);
     this.name = route.node.name;
-    this.directory = nodeDirectory(args.deployment);
+    this.directory = nodeDirectory(deployment);
     this.connection = connectionOf(route, ssh, privateKey);
 
-    this.ready = workspace(`${name}-workspace`, this, { parent: this, dependsOn: preflight.passed });
+    this.ready = workspace(`${name}-workspace`, this, keepImages ? undefined : deployment, {
+      parent: this,
+      dependsOn: preflight.passed,
+    });
     this.provider = new docker.Provider(
       `${name}-docker`,
       {

@@ -9,9 +9,9 @@ export function scriptText(name: string): string {
   return fs.readFileSync(path.join(folder, name), "utf8");
 }
 
-/** A script under scripts/remote/, or a file on the node, with its arguments. */
+/** A script under scripts/remote/, with its arguments. */
 export interface StepCall {
-  /** File name, e.g. `pull-image.sh`; of a file on the node its path, relative to the user's home. */
+  /** File name, e.g. `pull-image.sh`. */
   script: string;
   args: readonly string[];
 }

@@ -25,8 +25,6 @@ export interface VllmServerArgs {
   fabric: Fabric;
   image: ContainerImage;
   settings: Pick<Settings, "accelerator" | "model" | "server">;
-  /** Variables that hold secrets, as `NAME=value`. */
-  secretEnvironment: pulumi.Output<string[]>;
 }
 
 /**
@@ -106,7 +104,7 @@ export class VllmServer extends pulumi.ComponentResource {
           RAY_ADDRESS: rayAddress(head.settings),
         },
         secretEnvironment: pulumi
-          .all([this.apiKey, args.secretEnvironment])
+          .all([this.apiKey, cluster.secretEnvironment])
           .apply(([key, secrets]) => [`VLLM_API_KEY=${key}`, ...secrets]),
         modelPath: model.path,
         needs: { memory: memoryDemand(args.settings), ports: [server.port] },

@@ -75,7 +75,7 @@ const withThird = nodes((list) => [...list, third]);
 const withKey = set(["ssh", "privateKeyPath"], keyFiles[0]);
 const commented = (text: string) => `${text}\n# A comment.\n`;
 
-const benchmark = ["benchmark-driver", "benchmark-model", "benchmark-run", "benchmark-syntax"];
+const benchmark = ["benchmark-model", "benchmark-run"];
 /** The server, and what takes its container's id. */
 const server = ["server-container", "server-gate", "server-smoke", "benchmark-model", "benchmark-run"];
 /** What takes the id of any of Ray's containers. */
@@ -208,7 +208,7 @@ export const rows: Row[] = [
   {
     name: "`keepImages`",
     action: { settings: set(["keepImages"], true) },
-    expected: expected({ update: ["image-pull", "image-verify-spark-2"] }),
+    expected: expected({ update: ["spark-1-workspace", "spark-2-workspace"] }),
   },
   {
     name: "`preflight.allow`",
@@ -288,7 +288,7 @@ export const rows: Row[] = [
     expected: expected({
       create: ownOfHead("spark-9"),
       replace: ["ray-spark-2", ...behindRay],
-      update: [preflight, "image-pull", "image-fabric-key", "image-copy-spark-2", "benchmark-syntax"],
+      update: [preflight, "image-pull", "image-fabric-key", "image-copy-spark-2"],
       delete: ownOfHead("spark-1"),
     }),
     previewOnly: ["image-authorize-spark-2"],
@@ -306,7 +306,7 @@ export const rows: Row[] = [
     expected: expected({
       create: ["image-authorize-spark-1", "image-copy-spark-1", "image-verify-spark-1", "ray-session-spark-2"],
       replace: engine,
-      update: [preflight, "image-pull", "image-fabric-key", "benchmark-driver", "benchmark-syntax"],
+      update: [preflight, "image-pull", "image-fabric-key"],
       delete: ["image-authorize-spark-2", "image-copy-spark-2", "image-verify-spark-2", "ray-session-spark-1"],
     }),
   },
@@ -324,12 +324,12 @@ export const rows: Row[] = [
   {
     name: "a comment in `scripts/remote/step.py`",
     action: { file: "scripts/remote/step.py", edit: commented },
-    expected: expected({ update: without(steps, "benchmark-driver") }),
+    expected: expected({ update: steps }),
   },
   {
-    name: "a comment in `scripts/benchmark/benchmark.py`",
-    action: { file: "scripts/benchmark/benchmark.py", edit: commented },
-    expected: expected({ update: ["benchmark-driver"] }),
+    name: "a comment in `scripts/remote/benchmark.py`",
+    action: { file: "scripts/remote/benchmark.py", edit: commented },
+    expected: expected({ update: ["benchmark-run"] }),
   },
   {
     name: "comments and empty lines in `scripts/engine/keep-running.sh`",

@@ -1,7 +1,7 @@
-"""Just before a container is made: prepare_container.py CONTAINER DEPLOYMENT SHARE BYTES [PORT...]
+"""Just before a container is made: prepare_container.py CONTAINER DEPLOYMENT IMAGE SHARE BYTES [PORT...]
 
 Removes what an interrupted run left under its name, if it is ours, and looks again at what the engine relies on, since
-preflight was some time ago: PORTs are free, and SHARE of the memory, and at least BYTES, is available.
+preflight was some time ago: IMAGE is there, PORTs are free, and SHARE of the memory, and at least BYTES, is available.
 """
 
 import json
@@ -16,7 +16,7 @@ WAIT_SECONDS = 20
 # Not on every user's PATH over SSH.
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-container, deployment, share, at_least, *ports = sys.argv[1:]
+container, deployment, image, share, at_least, *ports = sys.argv[1:]
 
 
 def fail(text):
@@ -32,16 +32,32 @@ def run(*argv):
         fail(f"{argv[0]} can't be run: {error.strerror}")
 
 
+def inspected(kind, name, template):
+    """What Docker says of a container or image; None where it is not there."""
+    done = run("docker", kind, "inspect", "--format", template, name)
+    if done.returncode == 0:
+        return done.stdout.strip()
+    # "No such image", "no such container": anything else is no answer.
+    if "no such" in done.stderr.lower():
+        return None
+    fail(f"Docker does not say whether {kind} {name} is there: {done.stderr.strip()}")
+
+
+def require_image():
+    """Docker would look for it in a registry, and say that it is not there either."""
+    if inspected("image", image, "{{.Id}}") is None:
+        fail(
+            f"container {container} is not made: image {image} is no longer on this node. Bring it back: "
+            "pulumi up --replace '**image-*'"
+        )
+
+
 def remove_leftover():
     """Whether there was a container of ours to remove."""
-    label = '{{index .Config.Labels "dgx-spark-serving.deployment"}}'
-    owner = run("docker", "inspect", "--format", label, container)
-    if owner.returncode != 0:
-        # "No such object", "no such container": anything else is no answer.
-        if "no such" in owner.stderr.lower():
-            return False
-        fail(f"Docker does not say whether container {container} is there: {owner.stderr.strip()}")
-    if owner.stdout.strip() != deployment:
+    owner = inspected("container", container, '{{index .Config.Labels "dgx-spark-serving.deployment"}}')
+    if owner is None:
+        return False
+    if owner != deployment:
         fail(
             f"container {container} is there already and is not of deployment {deployment}: "
             f"rename or remove it (docker rm -f {container})"
@@ -92,6 +108,7 @@ def problem():
     return None
 
 
+require_image()
 changed = remove_leftover()
 begun = time.monotonic()
 while (found := problem()) is not None:

@@ -1,7 +1,7 @@
 """Runs one step on a Spark: step.py FOLDER NODE STEP SECONDS MODE SCRIPT ARGS...
 
 The operator sends it by stdin with the scripts that it needs in FILES, so nothing depends on files that somebody may have
-changed or removed here. FOLDER is the deployment's own on this machine. SCRIPT is one of FILES, or a file on this machine.
+changed or removed here. FOLDER is the deployment's own on this machine. SCRIPT is one of FILES.
 MODE is
   create  runs the script, and remembers its result
   again   tells the result that is remembered for these arguments; where there is none it runs the script
@@ -211,8 +211,7 @@ def run(folder, script, arguments, what, seconds):
     """Runs the script from a place of its own; its exit code and what it printed."""
     place = place_in(folder)
     try:
-        file = os.path.join(place, script) if script in FILES else script
-        argv = [*INTERPRETERS[os.path.splitext(script)[1]], file, *arguments]
+        argv = [*INTERPRETERS[os.path.splitext(script)[1]], os.path.join(place, script), *arguments]
         with tempfile.TemporaryFile(dir=place) as stdout:
             code = watched(argv, what, seconds, stdout)
             stdout.seek(0)

@@ -25,7 +25,7 @@ const nodes = topology(2);
 const [head, worker] = nodes as [Node, Node];
 const containers = ["dgx-spark-lab-ray", "dgx-spark-lab-server"];
 
-/** The numbers under `Resources:` at the end of what Pulumi prints, e.g. `["35 unchanged"]`. */
+/** The numbers under `Resources:` at the end of what Pulumi prints, e.g. `["34 unchanged"]`. */
 function resourceCounts(output: string): string[] {
   const lines = output.split("\n");
   const from = lines.lastIndexOf("Resources:") + 1;
@@ -171,6 +171,35 @@ test("each Spark holds one rank, and they talk over the fabric alone", async () 
   expect(after.management - before.management).toBeLessThan(2_000);
 });
 
+test("Ray does nothing for those who don't have its token", async () => {
+  const client = (...variables: string[]) =>
+    execOn(head, [
+      ...["docker", "exec", ...variables.flatMap((variable) => ["--env", variable]), "dgx-spark-lab-ray"],
+      ...["timeout", "10", "python3", "-c"],
+      'import ray; ray.init("ray://127.0.0.1:10001"); print(len(ray.nodes()), "nodes")',
+    ]);
+  const probe = fs.readFileSync("scripts/remote/ray_nodes.py");
+  const nodesOf = (...variables: string[]) =>
+    execOn(
+      worker,
+      [
+        ...["docker", "exec", "--interactive", ...variables.flatMap((variable) => ["--env", variable])],
+        ...["dgx-spark-lab-ray", "timeout", "15", "python3", "-", "192.168.200.12:6379"],
+      ],
+      { input: probe.toString() },
+    );
+  expect((await must(client())).trim().split("\n").at(-1)).toBe("2 nodes");
+  expect(await must(nodesOf())).toBe('["192.168.200.12", "192.168.200.13"]\n');
+  for (const variables of [["RAY_AUTH_TOKEN=wrong"], ["RAY_AUTH_TOKEN=", "RAY_AUTH_MODE=disabled"]])
+    expect(await nodesOf(...variables)).toMatchObject({
+      code: 1,
+      stdout: "",
+      stderr: expect.stringContaining("InvalidAuthToken") as string,
+    });
+  // Ray's own server for such clients hangs.
+  expect(await client("RAY_AUTH_TOKEN=wrong")).toMatchObject({ code: 124, stdout: "" });
+});
+
 test("an all-reduce is told again while the server runs, and is refused when it is too slow", async () => {
   const settings = labSettings();
   const { fabric } = await outputs();
@@ -188,8 +217,11 @@ test("an all-reduce is told again while the server runs, and is refused when it 
 test("no secret is in a process list, a file, a log, a container's arguments, or open in the stack", async () => {
   const { apiKey } = await outputs();
   const privateKey = (await operatorKey()).privateText.split("\n")[2] ?? "";
-  const secrets = [String(apiKey), privateKey, ...Object.values(canaries)];
-  expect(secrets.map((secret) => secret.length > 15)).toEqual([true, true, true, true]);
+  const rayToken = (
+    await must(execOn(head, ["docker", "exec", "dgx-spark-lab-ray", "printenv", "RAY_AUTH_TOKEN"]))
+  ).trim();
+  const secrets = [String(apiKey), privateKey, rayToken, ...Object.values(canaries)];
+  expect(secrets.filter((secret) => secret.length > 15)).toHaveLength(5);
   const state = await must(lab("pulumi", "stack", "export"));
   for (const secret of secrets) expect(state).not.toContain(secret);
   for (const node of nodes) {
@@ -221,13 +253,13 @@ test("no secret is in a process list, a file, a log, a container's arguments, or
 test("a second lab up changes nothing", async () => {
   const before = await running();
   const stdout = await must(lab("up"));
-  expect(resourceCounts(stdout)).toEqual(["35 unchanged"]);
+  expect(resourceCounts(stdout)).toEqual(["34 unchanged"]);
   expect(await running()).toEqual(before);
 });
 
 test("refresh finds nothing, and up after it changes nothing", async () => {
-  expect(resourceCounts(await must(lab("pulumi", "refresh", "--yes")))).toEqual(["35 unchanged"]);
-  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["35 unchanged"]);
+  expect(resourceCounts(await must(lab("pulumi", "refresh", "--yes")))).toEqual(["34 unchanged"]);
+  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["34 unchanged"]);
 });
 
 test("every step runs again and changes nothing", async () => {
@@ -358,7 +390,7 @@ test("after a reboot of both Sparks the server comes back by itself, and up chan
     if (Date.now() > end) throw new Error("no answer within 5 minutes of the reboot");
     await new Promise((resolve) => setTimeout(resolve, 2000));
   }
-  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["35 unchanged"]);
+  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["34 unchanged"]);
 });
 
 test("a server that is gone, with a leftover under its name, is made anew and measured", async () => {
@@ -382,16 +414,22 @@ test("a server that is gone, with a leftover under its name, is made anew and me
         ...["--entrypoint", "true", image],
       ]),
     );
+  const format = "{{.Repository}}:{{.Tag}}";
   await create("another");
   const refused = await lab("pulumi", "up", "--yes");
   expect(refused.code).not.toBe(0);
   expect(refused.stdout).toContain("container dgx-spark-lab-server is there already and is not of deployment lab");
   await must(execOn(head, ["docker", "rm", "--force", "dgx-spark-lab-server"]));
   await create("lab");
-  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual([
+  const tag = (await must(execOn(head, ["docker", "image", "ls", "--format", format, "dgx-spark-serving"]))).trim();
+  await must(execOn(head, ["docker", "image", "rm", tag]));
+  const without = await lab("pulumi", "up", "--yes");
+  expect(without.code).not.toBe(0);
+  expect(without.stdout).toContain(`image ${tag} is no longer on this node`);
+  expect(resourceCounts(await must(lab("pulumi", "up", "--yes", "--replace", "**image-*")))).toEqual([
     "+ 1 created",
-    "+-4 replaced",
-    "5 changes. 30 unchanged",
+    "+-9 replaced",
+    "10 changes. 24 unchanged",
   ]);
   const { apiKey } = await outputs();
   expect((await chat(String(apiKey))).status).toBe(200);
@@ -418,7 +456,7 @@ test("an engine that keeps dying stays down and says why; up makes it anew, with
   expect(apiKey).not.toBe(former);
   expect((await chat(String(apiKey))).status).toBe(200);
   expect((await chat(String(former))).status).toBe(401);
-  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["35 unchanged"]);
+  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["34 unchanged"]);
   // What the old name's deletions left to the new one.
   expect(await must(execOn(worker, ["ls", "/home/aurora/.dgx-spark-serving-lab/nodes"]))).toMatch(/^spark-b@\S*\n$/);
   expect(await must(execOn(worker, ["docker", "image", "ls", "--quiet", "dgx-spark-serving"]))).not.toBe("");
@@ -433,7 +471,7 @@ describe("with both Sparks off", () => {
   });
 
   test("a preview works", async () => {
-    expect(resourceCounts(await must(lab("pulumi", "preview")))).toEqual(["35 unchanged"]);
+    expect(resourceCounts(await must(lab("pulumi", "preview")))).toEqual(["34 unchanged"]);
   });
 
   test("a preview of an empty stack works", async () => {
@@ -444,7 +482,7 @@ describe("with both Sparks off", () => {
     fs.copyFileSync(`${PROJECT}/Pulumi.lab.yaml`, `${folder}/Pulumi.empty.yaml`);
     try {
       await must(empty("stack", "select", "--create", "empty"));
-      expect(resourceCounts(await must(empty("preview")))).toEqual(["+ 35 to create"]);
+      expect(resourceCounts(await must(empty("preview")))).toEqual(["+ 34 to create"]);
       await must(empty("stack", "rm", "empty", "--yes"));
     } finally {
       fs.rmSync(folder, { recursive: true });

@@ -72,8 +72,7 @@ esac
   );
 }
 
-const driver = (...args: string[]) =>
-  box.exec(["python3", "-B", path.resolve("scripts/benchmark/benchmark.py"), ...args]);
+const driver = (...args: string[]) => box.exec(["python3", "-B", path.resolve("scripts/remote/benchmark.py"), ...args]);
 const words = (...scenarios: unknown[]) => [...["server", port, "tiny", "/models/tiny"], JSON.stringify(scenarios)];
 const run = () => driver(...words(scenario));
 
@@ -187,7 +186,7 @@ test("the driver warms the server up by other prompts, as many at once and as lo
       });
   };
   const short = { ...scenario, name: "short", inputTokens: 5, outputTokens: 8 };
-  const argv = ["python3", "-B", path.resolve("scripts/benchmark/benchmark.py"), ...words(scenario, short)];
+  const argv = ["python3", "-B", path.resolve("scripts/remote/benchmark.py"), ...words(scenario, short)];
   const { code, stdout } = await box.exec(argv, { http_proxy: `http://127.0.0.1:${proxy.port}` });
   proxy.close();
   expect([code, proxied]).toEqual([0, []]);
@@ -258,7 +257,7 @@ test.each([
 function lasting(bench: string) {
   image(raw, 0, `*"bench serve"*) ${bench} ;;\n  *kill*|*" rm -f "*) shift; exec "$@" ;;`);
   box.write("bin/vllm", `#!/bin/sh\necho $$ > '${box.home}/tool.pid'; exec sleep 50\n`, 0o755);
-  const child = spawn("python3", ["-B", path.resolve("scripts/benchmark/benchmark.py"), ...words(scenario)], {
+  const child = spawn("python3", ["-B", path.resolve("scripts/remote/benchmark.py"), ...words(scenario)], {
     cwd: box.home,
     env: box.environment(),
     stdio: "ignore",

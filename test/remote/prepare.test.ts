@@ -8,6 +8,7 @@ let box: Sandbox;
 let closers: (() => void)[];
 beforeEach(() => {
   box = new Sandbox();
+  box.write("docker-world/images.json", { [image]: { id: "sha256:1", architecture: "any" } });
   closers = [];
 });
 afterEach(() => {
@@ -16,6 +17,7 @@ afterEach(() => {
 });
 
 const changed = (is: boolean) => ({ code: 0, stdout: `{"changed": ${String(is)}}\n`, stderr: "" });
+const image = "dgx-spark-serving:lab-0123456789ab";
 const enough = ["0", "0"];
 
 /** A listener of this process. */
@@ -83,10 +85,10 @@ test("a leftover of ours is removed, once, and nothing else", async () => {
     ours: { status: "running", deployment: "lab" },
     "ours-2": { status: "running", deployment: "lab" },
   });
-  expect(await box.run("prepare_container.py", ["ours", "lab", ...enough])).toEqual(changed(true));
-  expect(await box.run("prepare_container.py", ["ours", "lab", ...enough])).toEqual(changed(false));
+  expect(await box.run("prepare_container.py", ["ours", "lab", image, ...enough])).toEqual(changed(true));
+  expect(await box.run("prepare_container.py", ["ours", "lab", image, ...enough])).toEqual(changed(false));
   expect(containers()).toEqual(["ours-2"]);
-  expect(calls()).toEqual(["inspect", "rm", "inspect"]);
+  expect(calls()).toEqual(["image", "container", "rm", "image", "container"]);
 });
 
 test.each([
@@ -95,7 +97,7 @@ test.each([
 ])("a stranger %s is refused at once, and stays", async (_, labels) => {
   box.write("docker-world/containers.json", { theirs: { status: "running", ...labels } });
   const started = Date.now();
-  expect(await box.run("prepare_container.py", ["theirs", "lab", ...enough])).toEqual({
+  expect(await box.run("prepare_container.py", ["theirs", "lab", image, ...enough])).toEqual({
     code: 1,
     stdout: "",
     stderr:
@@ -103,17 +105,30 @@ test.each([
   });
   expect(Date.now() - started).toBeLessThan(5000);
   expect(containers()).toEqual(["theirs"]);
-  expect(calls()).toEqual(["inspect"]);
+  expect(calls()).toEqual(["image", "container"]);
+});
+
+test("an image that was removed is told with what brings it back, and the leftover stays", async () => {
+  box.write("docker-world/images.json", {});
+  box.write("docker-world/containers.json", { ours: { status: "running", deployment: "lab" } });
+  expect(await box.run("prepare_container.py", ["ours", "lab", image, ...enough])).toEqual({
+    code: 1,
+    stdout: "",
+    stderr:
+      `container ours is not made: image ${image} is no longer on this node. Bring it back: ` +
+      "pulumi up --replace '**image-*'\n",
+  });
+  expect(containers()).toEqual(["ours"]);
 });
 
 test("a leftover that can't be removed is told as Docker tells it", async () => {
   fs.rmSync(`${box.home}/bin/docker`);
   box.write(
     "bin/docker",
-    '#!/bin/sh\n[ "$1" = inspect ] && echo lab && exit\necho "Error response: device busy" >&2\nexit 1\n',
+    '#!/bin/sh\n[ "$2" = inspect ] && echo lab && exit\necho "Error response: device busy" >&2\nexit 1\n',
     0o755,
   );
-  expect(await box.run("prepare_container.py", ["ours", "lab", ...enough])).toEqual({
+  expect(await box.run("prepare_container.py", ["ours", "lab", image, ...enough])).toEqual({
     code: 1,
     stdout: "",
     stderr: "Error response: device busy\n",
@@ -121,12 +136,12 @@ test("a leftover that can't be removed is told as Docker tells it", async () => 
 });
 
 test.each([
-  ["docker", "Cannot connect to the Docker daemon", "Docker does not say whether container ours is there: "],
+  ["docker", "Cannot connect to the Docker daemon", `Docker does not say whether image ${image} is there: `],
   ["ss", "Cannot open netlink socket", "which ports are taken is not known: "],
 ])("a %s that does not answer is no good news", async (program, said, told) => {
   fs.rmSync(`${box.home}/bin/${program}`, { force: true });
   box.write(`bin/${program}`, `#!/bin/sh\necho "${said}" >&2\nexit 1\n`, 0o755);
-  expect(await prepare(["ours", "lab", ...enough, "1"], 0)).toEqual({
+  expect(await prepare(["ours", "lab", image, ...enough, "1"], 0)).toEqual({
     code: 1,
     stdout: "",
     stderr: `${told}${said}\n`,
@@ -144,7 +159,7 @@ test.each(["docker", "ss"])("without %s it is told in a line", async (program) =
   prints("bin/docker", "lab\n");
   prints("bin/ss", "");
   fs.rmSync(`${box.home}/bin/${program}`);
-  expect(await prepare(["ours", "lab", ...enough, "1"], 0, `${box.home}/nowhere`)).toEqual({
+  expect(await prepare(["ours", "lab", image, ...enough, "1"], 0, `${box.home}/nowhere`)).toEqual({
     code: 1,
     stdout: "",
     stderr: `${program} can't be run: No such file or directory\n`,
@@ -154,7 +169,7 @@ test.each(["docker", "ss"])("without %s it is told in a line", async (program) =
 test("programs are found outside of PATH too", async () => {
   prints("bin/docker", "lab\n");
   prints("sbin/ss", "");
-  expect(await prepare(["ours", "lab", ...enough, "1"], 0, `${box.home}/sbin`)).toEqual(changed(true));
+  expect(await prepare(["ours", "lab", image, ...enough, "1"], 0, `${box.home}/sbin`)).toEqual(changed(true));
 });
 
 const listener = (address: string, peer = "0.0.0.0:*") =>
@@ -189,7 +204,7 @@ test.each<[string, boolean, boolean]>([
   ] as const) {
     const name = `dgx-spark-dev-${role}`;
     const refused = `container ${name} is not made: a port that the container needs is taken:\n${line}\n`;
-    expect(await prepare([name, "lab", ...enough, "8000"], 0)).toEqual(
+    expect(await prepare([name, "lab", image, ...enough, "8000"], 0)).toEqual(
       isTaken ? { code: 1, stdout: "", stderr: refused } : changed(false),
     );
   }
@@ -199,7 +214,7 @@ test("a taken port is refused after the wait, with its owner, who is not disturb
   const [taken, other] = [await listen(), await listen()];
   const looks = countLooks();
   const started = Date.now();
-  const { code, stdout, stderr } = await prepare(["server", "lab", ...enough, "1", taken.port], 1.5);
+  const { code, stdout, stderr } = await prepare(["server", "lab", image, ...enough, "1", taken.port], 1.5);
   expect(Date.now() - started).toBeGreaterThan(1500);
   expect([code, stdout]).toEqual([1, ""]);
   const [first, owner, ...rest] = stderr.split("\n");
@@ -214,7 +229,7 @@ test("a taken port is refused after the wait, with its owner, who is not disturb
 test("a port that is freed during the wait passes", async () => {
   const taken = await listen();
   const looks = countLooks();
-  const ended = prepare(["server", "lab", ...enough, taken.port]);
+  const ended = prepare(["server", "lab", image, ...enough, taken.port]);
   await until(() => looks() > 0);
   taken.close();
   expect(await ended).toEqual(changed(false));
@@ -225,8 +240,8 @@ test("listeners on other ports are in nobody's way", async () => {
   const { port } = await listen();
   const looks = countLooks();
   const others = [port.slice(0, -1), `1${port}`, port.slice(1)];
-  expect(await prepare(["server", "lab", ...enough, ...others], 0)).toEqual(changed(false));
-  expect(await prepare(["server", "lab", ...enough], 0)).toEqual(changed(false));
+  expect(await prepare(["server", "lab", image, ...enough, ...others], 0)).toEqual(changed(false));
+  expect(await prepare(["server", "lab", image, ...enough], 0)).toEqual(changed(false));
   expect(looks()).toBe(2);
 });
 
@@ -236,7 +251,7 @@ test.each([
   ["0", String(90.25 * 2 ** 30), "90.2"],
 ])("too little memory for the share %s and %s bytes is refused with its numbers", async (share, bytes, needed) => {
   memory(119.6875, 90);
-  expect(await prepare(["server", "lab", share, bytes], 0)).toEqual({
+  expect(await prepare(["server", "lab", image, share, bytes], 0)).toEqual({
     code: 1,
     stdout: "",
     stderr:
@@ -251,13 +266,13 @@ test.each([
   ["0.75", String(90 * 2 ** 30)],
 ])("enough memory for the share %s and %s bytes passes", async (share, bytes) => {
   memory(120, 90);
-  expect(await prepare(["server", "lab", share, bytes], 0)).toEqual(changed(false));
+  expect(await prepare(["server", "lab", image, share, bytes], 0)).toEqual(changed(false));
 });
 
 test("memory that is given back during the wait passes", async () => {
   memory(120, 10);
   const looks = countLooks();
-  const ended = prepare(["server", "lab", "0.9", "0"]);
+  const ended = prepare(["server", "lab", image, "0.9", "0"]);
   await until(() => looks() > 0);
   // The first look at the memory follows that at the ports.
   await new Promise((resolve) => setTimeout(resolve, 1500));
@@ -267,7 +282,7 @@ test("memory that is given back during the wait passes", async () => {
 });
 
 test("this machine's memory is read where there is no other", async () => {
-  expect(await prepare(["server", "lab", "0", "0"], 0)).toEqual(changed(false));
-  const { code, stderr } = await prepare(["server", "lab", "1", "0"], 0);
+  expect(await prepare(["server", "lab", image, "0", "0"], 0)).toEqual(changed(false));
+  const { code, stderr } = await prepare(["server", "lab", image, "1", "0"], 0);
   expect([code, stderr]).toEqual([1, expect.stringMatching(/: \d+\.\d GiB of \d+\.\d GiB memory are available, /)]);
 });

@@ -47,6 +47,24 @@ test("all images of a deployment go, and nobody else's", async () => {
   expect(Object.keys(JSON.parse(box.read("docker-world/images.json")) as object)).toEqual(others);
 });
 
+test("the images go with the folder of a deployment, unless they are kept", async () => {
+  const own = "dgx-spark-serving:lab-0123456789ab";
+  box.write("docker-world/images.json", { [own]: { id: "sha256:1", architecture } });
+  box.write("folder/nodes/spark-2@another", "");
+  const left = () => Object.keys(JSON.parse(box.read("docker-world/images.json")) as object);
+  const workspace = (...args: string[]) => box.run("workspace.sh", args);
+  const done = (changed: boolean) => ({ code: 0, stdout: `{"changed": ${String(changed)}}\n` });
+  expect(await workspace("make", "folder")).toMatchObject(done(false));
+  expect(await workspace("remove", "folder")).toMatchObject(done(false));
+  expect(left()).toEqual([own]);
+  // Another machine, with a Docker of its own, still works in the folder.
+  expect(await workspace("remove", "folder", "lab")).toMatchObject(done(false));
+  expect(left()).toEqual([]);
+  fs.rmSync(`${box.home}/folder/nodes/spark-2@another`);
+  expect(await workspace("remove", "folder", "lab")).toMatchObject(done(true));
+  expect(fs.existsSync(`${box.home}/folder`)).toBe(false);
+});
+
 test("an image that the registry lacks, or for another machine, is refused", async () => {
   expect(await box.run("pull-image.sh", [reference, "t"])).toMatchObject({
     code: 1,
@@ -394,14 +412,4 @@ test("a weight file that links to nowhere is refused", async () => {
   const result = await box.run("check_model.py", [path.join(box.home, "m")]);
   expect(result.code).toBe(1);
   expect(result.stderr).toContain("a.safetensors is not there");
-});
-
-test("a file that this node's Python can't compile is refused with its line", async () => {
-  const good = box.write("good.py", "x = 1\n");
-  const bad = box.write("bad.py", "x = 1\ny = (\n");
-  expect((await twice("check_syntax.py", [good])).map(({ changed }) => changed)).toEqual([false, false]);
-  const result = await box.run("check_syntax.py", [bad]);
-  expect(result).toMatchObject({ code: 1, stdout: "" });
-  expect(result.stderr).toMatch(/bad\.py, line 2: '\(' was never closed \(Python 3\./);
-  expect(fs.readdirSync(box.home)).not.toContain("__pycache__");
 });

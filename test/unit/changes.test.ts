@@ -35,7 +35,6 @@ function replaces(type: string, property: string): boolean {
   switch (type) {
     case "command:local:Command":
     case "command:remote:Command":
-    case "command:remote:CopyToRemote":
       return property === "triggers";
     case "docker:index/container:Container":
       return !updatable.has(property);
@@ -206,8 +205,8 @@ What the next \`pulumi up\` does to each resource when one thing is changed, for
   ([architecture.md](architecture.md)), unless its arguments are others: then it runs, and does only what is still to be
   done. For another \`user\` nothing is remembered yet, so the steps on that node run too. \`preflight-run\` looks at the
   nodes again, read-only, since a setting that it judges by has changed. \`fabric-all-reduce\` judges again what it
-  measured, and measures only when no server runs or Ray's container on the head was started since. \`benchmark-driver\`
-  is copied if its text is another one. \`*-docker\` is the way to a node's Docker.
+  measured, and measures only when no server runs or Ray's container on the head was started since. \`*-docker\` is the
+  way to a node's Docker.
 
 <!-- prettier-ignore-start -->
 | what is changed | created | replaced (restarted, or run again) | updated in place | gone |

@@ -70,9 +70,9 @@ test("a container is made anew with those that it depends on, and the node is lo
     { label: "dgx-spark-serving.members", value: "192.168.200.12 192.168.200.13" },
   ]);
   // By the variable that holds their ids.
-  expect(of("ray-spark-1")?.environmentOf).toEqual([]);
-  expect(of("ray-spark-2")?.environmentOf).toEqual(["ray-spark-1"]);
-  expect(of("server-container")?.environmentOf).toEqual(["ray-spark-1", "ray-spark-2", "server-api-key"]);
+  expect(of("ray-spark-1")?.environmentOf).toEqual(["ray-token"]);
+  expect(of("ray-spark-2")?.environmentOf).toEqual(["ray-spark-1", "ray-token"]);
+  expect(of("server-container")?.environmentOf).toEqual(["ray-spark-1", "ray-spark-2", "ray-token", "server-api-key"]);
   expect(of("ray-spark-1")?.nameOf).toEqual([]);
   expect(of("ray-spark-2")?.nameOf).toEqual(["ray-spark-1"]);
   expect(of("server-container")?.nameOf).toEqual(["ray-spark-1", "ray-spark-2"]);
@@ -85,7 +85,7 @@ test("nothing is done on any node before preflight has passed", async () => {
   const dependencies = new Map(resources.map(({ name, dependsOn }) => [name, dependsOn]));
   const all = (name: string): string[] => (dependencies.get(name) ?? []).flatMap((each) => [each, ...all(each)]);
   const onNodes = resources.filter(({ type }) => /^(command:remote|docker:index)/.test(type));
-  expect(onNodes.length).toBe(20);
+  expect(onNodes.length).toBe(18);
   expect(onNodes.filter(({ name }) => !all(name).includes("preflight-run"))).toEqual([]);
 });
 

@@ -23,6 +23,7 @@ const pinned = (address: string, netdev: string) => ({
   RAY_memory_monitor_refresh_ms: "0",
   RAY_num_prestart_python_workers: "0",
   RAY_USAGE_STATS_ENABLED: "0",
+  RAY_AUTH_MODE: "token",
   VLLM_NO_USAGE_STATS: "1",
   VLLM_RPC_BASE_PATH: "/tmp/ray",
 });
@@ -115,7 +116,7 @@ test("vllm serve with parsers and prefix caching off, and arguments of the perso
     "--distributed-executor-backend=ray",
     "--tensor-parallel-size=1",
     "--pipeline-parallel-size=3",
-    "--max-model-len=2048",
+    "--max-model-len=512",
     "--max-num-seqs=8",
     "--no-enable-prefix-caching",
     "--speculative-config",

@@ -162,7 +162,6 @@ const results: Readonly<Record<string, unknown>> = {
   "wait_for_server.py": { changed: false, model: "a-model" },
   "smoke.py": { keyRequired: true, reasoning: true, toolCall: true, completionTokens: 9 },
   "check_served_model.py": { changed: false, models: [] },
-  "check_syntax.py": { changed: false, python: "3.12.3" },
   "benchmark.py": figures,
 };
 
@@ -190,7 +189,6 @@ function newResource(args: MockResourceArgs): { id: string; state: Record<string
       return { id: `${args.name}-id`, state: { ...inputs, stdout: stdoutHere(String(inputs["create"])), stderr: "" } };
     case "command:remote:Command":
       return { id: `${args.name}-id`, state: { ...inputs, stdout: stdoutOf(String(inputs["create"])), stderr: "" } };
-    case "command:remote:CopyToRemote":
     case "pulumi:providers:docker":
     case "docker:index/container:Container":
     case "docker:index/volume:Volume":

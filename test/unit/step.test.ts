@@ -20,10 +20,6 @@ test.each([
   for (const name of expected) expect(files[name]).toBe(fs.readFileSync(`scripts/remote/${name}`, "utf8"));
 });
 
-test("a file of the node is not sent", () => {
-  expect(filesIn(stepProgram([".dgx-spark-serving-dev/benchmark.py"]))).toEqual({});
-});
-
 test("a call is told in the order of step.py's arguments", () => {
   const at = { directory: "d", node: "n", step: "s", timeoutSeconds: 1.5, mode: "again" } as const;
   expect(stepArguments({ script: "x.sh", args: ["a b", ""] }, at)).toEqual([

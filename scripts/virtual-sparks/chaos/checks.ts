@@ -109,8 +109,7 @@ async function wrongContainers(nodes: Node[], output: string): Promise<Violation
 
 /** Steps that go on although nobody waits for them, in words. */
 async function lingeringSteps(nodes: Node[]): Promise<string[]> {
-  const isStep = (line: string): boolean =>
-    line.includes("step.py") || line.includes(`python3 -B - ${nodeDirectory(STACK)}`);
+  const isStep = (line: string): boolean => line.includes(`python3 -B - ${nodeDirectory(STACK)}`);
   const ofNode = async (node: Node): Promise<string[]> => {
     let left: string[] = [];
     await until(
