@@ -1,7 +1,7 @@
 import type { Accelerator, NodeSettings } from "./schema";
 
 /**
- * Folder inside the containers that Ray's and the server's share on the head: Ray's session, and vLLM's local sockets.
+ * Folder inside the containers that Ray's and the server's share on the head: Ray's session, vLLM's local sockets and cache.
  * Without the second in a shared place the weights load and then nothing happens, for ever.
  */
 export const sessionDirectory = "/tmp/ray";
@@ -38,6 +38,8 @@ export function rankEnvironment(node: NodeSettings, options: RankOptions): Recor
     RAY_AUTH_MODE: "token",
     VLLM_NO_USAGE_STATS: "1",
     VLLM_RPC_BASE_PATH: sessionDirectory,
+    // What vLLM found out or compiled is not found out again by the next container on the head: 7 s of a load in the lab.
+    VLLM_CACHE_ROOT: `${sessionDirectory}/vllm-cache`,
     ...acceleratorEnvironment(node, options.accelerator),
     ...options.environment,
   };
@@ -68,7 +70,7 @@ export const reservedVariables: ReadonlySet<string> = new Set([
         { name: "", host: "", port: 0, user: "", hostKey: "", fabric: { interface: "", address: "", hcas: [""] } },
         { accelerator, environment: {} },
       ),
-    ).filter((name) => name !== "OMP_NUM_THREADS" && name !== "PYTORCH_CUDA_ALLOC_CONF"),
+    ).filter((name) => !["OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF", "VLLM_CACHE_ROOT"].includes(name)),
   ),
   "RAY_ADDRESS",
   "RAY_AUTH_TOKEN",

@@ -24,6 +24,7 @@ const pinned = (address: string, netdev: string) => ({
   RAY_num_prestart_python_workers: "0",
   RAY_USAGE_STATS_ENABLED: "0",
   RAY_AUTH_MODE: "token",
+  VLLM_CACHE_ROOT: "/tmp/ray/vllm-cache",
   VLLM_NO_USAGE_STATS: "1",
   VLLM_RPC_BASE_PATH: "/tmp/ray",
 });
