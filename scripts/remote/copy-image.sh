@@ -18,7 +18,8 @@ esac
 layers=$(docker image inspect --format '{{json .RootFS.Layers}}' "$tag")
 changed=false
 if ! there=$(on_worker "layers $tag"); then
-  echo "can't reach $worker from the head over the fabric: $user@$address:$port" >&2
+  echo "can't reach $worker from the head over the fabric: $user@$address:$port. If a key or file of ours was changed by" \
+    "hand on either: pulumi up --replace '**image-*'" >&2
   exit 1
 fi
 if [ "$there" != "$layers" ]; then
