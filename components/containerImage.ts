@@ -51,6 +51,8 @@ export class ContainerImage extends pulumi.ComponentResource {
         {
           node: head,
           create: { script: "fabric-key.sh", args: [`${head.directory}/fabric_ed25519`] },
+          // Where it is to be used again, what somebody did to it is mended first.
+          triggers: [this.tag],
           timeoutSeconds: 30,
         },
         { parent: this },
@@ -79,7 +81,7 @@ export class ContainerImage extends pulumi.ComponentResource {
         node: worker,
         create: authorize("add"),
         delete: authorize("remove"),
-        triggers: [from],
+        triggers: [from, this.tag],
         repairs: true,
         timeoutSeconds: 30,
       },

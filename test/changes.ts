@@ -160,7 +160,7 @@ export const rows: Row[] = [
     name: "digest of `image`",
     action: { settings: set(["image"], `registry.example/vllm@sha256:${"f".repeat(64)}`) },
     expected: expected({
-      replace: engine,
+      replace: ["image-fabric-key", "image-authorize-spark-2", ...engine],
       update: [preflight, "image-pull", "image-copy-spark-2", "image-verify-spark-2"],
     }),
   },
