@@ -36,12 +36,12 @@ const image = new ContainerImage("image", { head, workers, settings, deployment 
 const weights = new ModelWeights("model", { nodes: sparks, path: settings.model.path });
 
 const cluster = new RayCluster("ray", { head, workers, deployment, settings, image, weights, secretEnvironment });
-const link = new Fabric("fabric", { settings, deployment, preflight, cluster });
+const fabric = new Fabric("fabric", { settings, deployment, preflight, cluster });
 const server = new VllmServer("server", {
   head,
   deployment,
   cluster,
-  fabric: link,
+  fabric,
   image,
   settings,
 });
@@ -49,20 +49,22 @@ const run = settings.benchmark.enabled
   ? new BenchmarkRun("benchmark", { head, deployment, server, settings })
   : undefined;
 
-/** Base URL of the OpenAI API. Known when the server answered a completion. */
-export const endpoint = server.smoke.apply(() => server.endpoint);
-/** Model id that requests name. */
-export const model = settings.model.name;
-/** Bearer token of the API. */
-export const apiKey = server.apiKey;
-/** Facts of each Spark. */
-export const nodes = sparks.map(({ name, settings: { host, fabric }, facts }) => ({
-  name,
-  host,
-  fabricAddress: fabric.address,
-  facts,
-}));
-/** What the nodes measured between each other. */
-export const fabric = link.output;
-/** Figures of the benchmark; absent when it is not enabled. */
-export const benchmark = run?.result;
+export = {
+  /** Base URL of the OpenAI API. Known when the server answered a completion. */
+  endpoint: server.smoke.apply(() => server.endpoint),
+  /** Model id that requests name. */
+  model: settings.model.name,
+  /** Bearer token of the API. */
+  apiKey: server.apiKey,
+  /** Facts of each Spark. */
+  nodes: sparks.map(({ name, settings: { host, fabric: link }, facts }) => ({
+    name,
+    host,
+    fabricAddress: link.address,
+    facts,
+  })),
+  /** What the nodes measured between each other. */
+  fabric: fabric.output,
+  /** Figures of the benchmark; absent when it is not enabled. */
+  ...(run && { benchmark: run.result }),
+};

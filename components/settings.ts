@@ -1,6 +1,7 @@
 import * as fs from "node:fs";
 import * as os from "node:os";
 import * as path from "node:path";
+import { distance } from "fastest-levenshtein";
 import { describe, description, type Problem, removeCommand, setCommand, spellPath, valueAt } from "./problems";
 import { relationProblems } from "./relations";
 import { shellLine } from "./quote";
@@ -54,20 +55,6 @@ function nearest(word: string, known: readonly string[]): string | undefined {
     .map((each) => ({ each, share: distance(word.toLowerCase(), each.toLowerCase()) / each.length }))
     .sort((a, b) => a.share - b.share);
   return best !== undefined && best.share <= 0.4 ? best.each : undefined;
-}
-
-/** How many letters have to be changed, added or taken away (Levenshtein). */
-function distance(from: string, to: string): number {
-  let row = Array.from({ length: to.length + 1 }, (_, index) => index);
-  for (const [at, letter] of Array.from(from).entries()) {
-    const next = [at + 1];
-    for (const [index, other] of Array.from(to).entries()) {
-      const [left = 0, above = 0, before = 0] = [next[index], row[index + 1], row[index]];
-      next.push(Math.min(left + 1, above + 1, before + (letter === other ? 0 : 1)));
-    }
-    row = next;
-  }
-  return row.at(-1) ?? 0;
 }
 
 /**

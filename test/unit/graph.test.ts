@@ -23,7 +23,8 @@ test("outputs are the endpoint, the model, the key, the nodes and the figures", 
 test("nothing is left of the benchmark when it is not enabled", async () => {
   const { resources, outputs } = await runStack("dev", { ...configurationOf("dev"), benchmark: { enabled: false } });
   expect(resources.filter(({ name }) => name.startsWith("benchmark"))).toEqual([]);
-  expect(outputs["benchmark"]).toBeUndefined();
+  // Pulumi warns of an output that is undefined.
+  expect(Object.keys(outputs)).not.toContain("benchmark");
 });
 
 test("one Spark needs no copy of the image and no fabric key", async () => {

@@ -272,7 +272,7 @@ export async function runStack(stack: string, config: Record<string, unknown>): 
     callback(null, {});
   };
   vi.resetModules();
-  const program = (await import("../../index")) as Record<string, unknown>;
+  const { default: program } = await import("../../index");
   const outputs = await new Promise<Record<string, unknown>>((resolve) => {
     pulumi.output(program).apply((value) => {
       resolve({ ...value });
