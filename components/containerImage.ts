@@ -71,15 +71,15 @@ export class ContainerImage extends pulumi.ComponentResource {
     pulled: pulumi.Resource,
   ): pulumi.Resource {
     const from = head.settings.fabric.address;
-    const authorize = (action: string) => ({
+    const authorize = (action: string, ...more: pulumi.Input<string>[]) => ({
       script: "authorize-fabric-key.sh",
-      args: [action, from, worker.directory, publicKey],
+      args: [action, worker.directory, ...more],
     });
     const authorized = remoteStep(
       `${name}-authorize-${worker.name}`,
       {
         node: worker,
-        create: authorize("add"),
+        create: authorize("add", from, publicKey),
         delete: authorize("remove"),
         triggers: [from, this.tag],
         repairs: true,

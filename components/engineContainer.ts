@@ -21,8 +21,8 @@ export interface EngineContainerArgs {
   modelPath: string;
   /** When Docker starts it again. */
   restart: "unless-stopped" | "on-failure";
-  /** Docker volumes, by the folder that they are mounted on. */
-  volumes: Readonly<Record<string, docker.Volume>>;
+  /** Names of Docker volumes, by the folder that they are mounted on. */
+  volumes: Readonly<Record<string, string>>;
   /** Fabric addresses of the nodes that work together in it, where a change of these must make it anew. */
   members?: readonly string[];
   /** Looked for just before it is made, beside the image. */
@@ -69,7 +69,7 @@ export function engineContainer(
       ],
       mounts: [
         { type: "bind", source: model, target: model, readOnly: true },
-        ...Object.entries(args.volumes).map(([target, volume]) => ({ type: "volume", source: volume.name, target })),
+        ...Object.entries(args.volumes).map(([target, volume]) => ({ type: "volume", source: volume, target })),
       ],
       networkMode: "host",
       ipcMode: "host",

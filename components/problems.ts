@@ -72,15 +72,24 @@ export function removeCommand(at: Path): string {
   return shellLine(["pulumi", "config", "rm", "--path", spellPath(at)]);
 }
 
+/**
+ * A value as a person sees it, whole or not at all: Pulumi takes secrets out of what is printed, and would not know a part of
+ * one, nor one with its characters escaped.
+ */
+function shown(value: unknown): string {
+  if (value === undefined) return "(not set)";
+  const text = typeof value === "string" ? `"${value}"` : JSON.stringify(value);
+  return text.length > 200 || /\p{Cc}/u.test(text) ? `(a value of ${text.length} characters)` : text;
+}
+
 /** The problems as a person reads them, all at once. */
 export function renderProblems(problems: readonly Problem[]): string {
   const title = problems.length === 1 ? "1 problem" : `${problems.length} problems`;
   const blocks = problems.map(({ key, value, message, fix }) => {
-    const shown = value === undefined ? "(not set)" : JSON.stringify(value);
     // The example is right in its form, and in its place may be just what is wrong.
     const given = ` ${shellLine([String(value)])}`;
     const mend = fix.endsWith(given) ? `${fix.slice(0, -given.length)} ANOTHER-VALUE` : fix;
-    return `  ${key} = ${shown.length > 200 ? `${shown.slice(0, 200)}…` : shown}\n    ${message}\n    mend: ${mend}`;
+    return `  ${key} = ${shown(value)}\n    ${message}\n    mend: ${mend}`;
   });
   return `${title} in the configuration; nothing was changed.\n\n${blocks.join("\n\n")}\n`;
 }

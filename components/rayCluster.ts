@@ -37,8 +37,8 @@ export class RayCluster extends pulumi.ComponentResource {
   readonly ready: pulumi.Resource;
   /** Variables that hold secrets, as `NAME=value`, for all that takes part in the cluster. */
   readonly secretEnvironment: pulumi.Output<string[]>;
-  /** Volume on the head with Ray's session, which a driver in another container needs. */
-  readonly session: docker.Volume;
+  /** Volume on the head with Ray's session, which a driver in another container needs. Docker makes it with the first of them. */
+  readonly session: string;
 
   constructor(name: string, args: RayClusterArgs, opts?: pulumi.ComponentResourceOptions) {
     super("dgx-spark-serving:index:RayCluster", name, {}, opts);
@@ -49,12 +49,7 @@ export class RayCluster extends pulumi.ComponentResource {
     this.secretEnvironment = pulumi
       .all([token, args.secretEnvironment])
       .apply(([value, secrets]) => [`RAY_AUTH_TOKEN=${value}`, ...secrets]);
-    this.session = new docker.Volume(
-      // Another head has a volume of its own: a provider that changes makes nothing anew.
-      `${name}-session-${head.name}`,
-      { name: containerName(args.deployment, "session") },
-      { parent: this, provider: head.provider, deleteBeforeReplace: true, dependsOn: args.image.ready },
-    );
+    this.session = containerName(args.deployment, "session");
     const headContainer = this.startRay(`${name}-${head.name}`, head, args, []);
     const workerContainers = workers.map((worker) =>
       // A worker of the former head's cluster does not join the new one.

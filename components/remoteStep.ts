@@ -89,22 +89,18 @@ export function resultOf<T>(
   return step.stdout.apply(parse);
 }
 
-/**
- * The deployment's folder on a node: made first, removed last with all that is in it.
- *
- * @param imagesOf deployment whose images go with it; undefined: they stay
- */
+/** The deployment's folder on a node: made first, removed last with all that is left of the deployment there. */
 export function workspace(
   name: string,
   node: SparkNode,
-  imagesOf: string | undefined,
+  { deployment, keepImages }: { deployment: string; keepImages: boolean },
   opts: pulumi.CustomResourceOptions,
 ): command.remote.Command {
   const call = (action: string, ...more: string[]) => ({
     script: "workspace.sh",
     args: [action, node.directory, ...more],
   });
-  const remove = call("remove", ...(imagesOf === undefined ? [] : [imagesOf]));
+  const remove = call("remove", deployment, keepImages ? "keep" : "remove");
   return stepCommand(name, { node, create: call("make"), delete: remove, timeoutSeconds: 120 }, opts, "leave");
 }
 

@@ -23,7 +23,7 @@ export interface SparkNodeArgs {
 
 /**
  * One Spark: the connection to it, a folder for what the deployment keeps there, the facts of the machine, and a Docker
- * provider over SSH. Destroying it removes the folder, and the deployment's images unless they are kept.
+ * provider over SSH. Destroying it removes the folder, and all that is left of the deployment on the node.
  */
 export class SparkNode extends pulumi.ComponentResource {
   readonly settings: NodeSettings;
@@ -53,10 +53,15 @@ export class SparkNode extends pulumi.ComponentResource {
     this.directory = nodeDirectory(deployment);
     this.connection = connectionOf(route, ssh, privateKey);
 
-    this.ready = workspace(`${name}-workspace`, this, keepImages ? undefined : deployment, {
-      parent: this,
-      dependsOn: preflight.passed,
-    });
+    this.ready = workspace(
+      `${name}-workspace`,
+      this,
+      { deployment, keepImages },
+      {
+        parent: this,
+        dependsOn: preflight.passed,
+      },
+    );
     this.provider = new docker.Provider(
       `${name}-docker`,
       {

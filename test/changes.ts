@@ -102,8 +102,6 @@ const workerSteps = ["spark-2-workspace", "image-authorize-spark-2", "image-veri
 const steps = [...headSteps, ...workerSteps];
 /** All that is called by a node's name. */
 const ownOfNode = (node: string) => [`${node}-docker`, `${node}-workspace`, `model-${node}`, `ray-${node}`];
-/** The same of the head, which has Ray's session. */
-const ownOfHead = (node: string) => [...ownOfNode(node), `ray-session-${node}`];
 /** The same of a worker, which gets the image from the head. */
 const ownOfWorker = (node: string) => [
   ...ownOfNode(node),
@@ -286,10 +284,10 @@ export const rows: Row[] = [
       ]),
     },
     expected: expected({
-      create: ownOfHead("spark-9"),
+      create: ownOfNode("spark-9"),
       replace: ["ray-spark-2", ...behindRay],
       update: [preflight, "image-pull", "image-fabric-key", "image-copy-spark-2"],
-      delete: ownOfHead("spark-1"),
+      delete: ownOfNode("spark-1"),
     }),
     previewOnly: ["image-authorize-spark-2"],
   },
@@ -304,10 +302,10 @@ export const rows: Row[] = [
     from: direct,
     action: { settings: nodes((list) => [...list].reverse()) },
     expected: expected({
-      create: ["image-authorize-spark-1", "image-copy-spark-1", "image-verify-spark-1", "ray-session-spark-2"],
+      create: ["image-authorize-spark-1", "image-copy-spark-1", "image-verify-spark-1"],
       replace: engine,
       update: [preflight, "image-pull", "image-fabric-key"],
-      delete: ["image-authorize-spark-2", "image-copy-spark-2", "image-verify-spark-2", "ray-session-spark-1"],
+      delete: ["image-authorize-spark-2", "image-copy-spark-2", "image-verify-spark-2"],
     }),
   },
   {

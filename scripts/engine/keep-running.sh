@@ -20,6 +20,11 @@ if [ "$(wc -l <"$starts")" -gt "$limit" ]; then
   exit 0
 fi
 
+# A cache that was cut off while it was written would end every start: only the first one relies on it.
+if [ "$(wc -l <"$starts")" -gt 1 ] && [ -n "${VLLM_CACHE_ROOT:-}" ]; then
+  rm -rf "$VLLM_CACHE_ROOT"
+fi
+
 "$@" &
 engine=$!
 trap 'kill -TERM "$engine" 2>/dev/null' TERM INT

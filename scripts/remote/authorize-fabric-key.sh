@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Lets the head's fabric key run receive-image.sh on this node, and nothing else:
-# authorize-fabric-key.sh add|remove FROM_ADDRESS FOLDER PUBLIC_KEY
+# authorize-fabric-key.sh add FOLDER FROM_ADDRESS PUBLIC_KEY, or authorize-fabric-key.sh remove FOLDER
 set -euo pipefail
 export LC_ALL=C
-action=$1 from=$2 folder=$3 key=$4
+action=$1 folder=$2 from=${3:-} key=${4:-}
 receiver=$folder/receive-image.sh
 
 case $action in
@@ -15,9 +15,10 @@ if [[ $action = add && ! $key =~ ^ssh-ed25519\ [A-Za-z0-9+/=]{40,}(\ .*)?$ ]]; t
   exit 2
 fi
 read -r type body _ <<<"$key"
-# What the line begins with makes it ours, not the key: a renewed key takes the place of the old one.
-prefix="restrict,from=\"$from\",command=\"bash $receiver\" "
-entry="$prefix$type $body dgx-spark-serving"
+# What it runs makes a line ours, not the key or where it comes from: a renewed key, and another head, take the place of the old.
+before='restrict,from="'
+after="\",command=\"bash $receiver\" "
+entry="$before$from$after$type $body dgx-spark-serving"
 
 (umask 077 && mkdir -p "$HOME/.ssh")
 # One run at a time, or the last one to move its list into place would drop the others' entries.
@@ -32,10 +33,10 @@ if [ ! -e "$file" ]; then
   (umask 077 && : >"$file")
 fi
 
-# lines OURS: the lines that begin with the prefix (1), or all the others (0). By the environment, because awk would
-# expand backslashes in -v.
+# lines OURS: the lines that run it (1), or all the others (0). By the environment, because awk would expand backslashes in -v.
 lines() {
-  prefix=$prefix awk -v ours="$1" '(index($0, ENVIRON["prefix"]) == 1) == ours' "$file"
+  before=$before after=$after awk -v ours="$1" \
+    '(index($0, ENVIRON["before"]) == 1 && index($0, ENVIRON["after"]) > 0) == ours' "$file"
 }
 present=$(lines 1)
 if [ "$action" = add ]; then wanted=$entry; else wanted=''; fi

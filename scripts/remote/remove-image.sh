@@ -4,6 +4,8 @@
 set -euo pipefail
 deployment=$1
 
+# On a line of its own: a failure inside a substitution of the loop would be hidden.
+tags=$(docker images --format '{{.Repository}}:{{.Tag}}' dgx-spark-serving)
 changed=false
 while read -r tag; do
   # Not those of a deployment whose name begins with this one's.
@@ -11,5 +13,5 @@ while read -r tag; do
     docker image rm "$tag" >&2
     changed=true
   fi
-done < <(docker images --format '{{.Repository}}:{{.Tag}}' dgx-spark-serving)
+done <<<"$tags"
 printf '{"changed": %s}\n' "$changed"

@@ -227,40 +227,43 @@ def remove(path):
         pass
 
 
-def others_here(folder, node, mode):
-    """Names of other nodes that work in this folder on this machine: a renamed node's new name. A home may be one of several
-    machines, so each notes itself with its machine's id."""
-    machine = (read("/etc/machine-id") or "").strip()
-    claims = os.path.join(folder, "nodes")
-    own = os.path.join(claims, f"{node}@{machine}")
-    if mode == "leave":
-        remove(own)
-    elif mode != "delete" and not os.path.exists(own):
-        write(own, "")
-    names = [name.split("@") for name in os.listdir(claims)]
-    return [name for name, *at in names if at == [machine] and name != node]
+def claim(folder, node):
+    """A node notes itself in the folder with its machine's id, since a home may be one of several machines."""
+    return os.path.join(folder, "nodes", f"{node}@{(read('/etc/machine-id') or '').strip()}")
+
+
+def others_here(own):
+    """Names of other nodes that work in this folder on this machine: a renamed node's new name."""
+    folder, me = os.path.split(own)
+    machine = me.split("@")[-1]
+    claims = [name.split("@") for name in os.listdir(folder) if name != me]
+    return [name for name, *at in claims if at == [machine]]
 
 
 def step(folder, node, name, seconds, mode, script, *arguments):
     call, what = [script, *arguments], f"{name} on {node}"
     for needed in (folder, os.path.join(folder, "results"), os.path.join(folder, "nodes")):
         os.makedirs(needed, 0o700, exist_ok=True)
-    others = others_here(folder, node, mode)
-    if mode in ("delete", "leave") and others:
+    own, stays = claim(folder, node), mode in ("create", "again")
+    if mode == "leave":
+        remove(own)
+    others = others_here(own)
+    if others and not stays:
         say(f"{what}: nothing to do, this machine is {others[0]} now")
         return 0
     record = os.path.join(folder, "results", f"{name}.json")
     with locked(f"{record}.lock", what, float(seconds)):
-        known = remembered(record, call) if mode == "again" else None
-        if known is not None:
-            print(known, end="")
-            return 0
-        # What it says is no longer so once something was tried.
-        remove(record)
-        code, printed = run(folder, script, arguments, what, float(seconds))
+        code, printed = 0, remembered(record, call) if mode == "again" else None
+        if printed is None:
+            # What it says is no longer so once something was tried.
+            remove(record)
+            code, printed = run(folder, script, arguments, what, float(seconds))
+            if code == 0 and stays:
+                write(record, json.dumps({"call": call, "stdout": printed}))
         print(printed, end="", flush=True)
-        if code == 0 and mode in ("create", "again"):
-            write(record, json.dumps({"call": call, "stdout": printed}))
+        # Only now: one that did not get this far is in no stack, and nobody would take it out.
+        if code == 0 and stays and not os.path.exists(own):
+            write(own, "")
         return code
 
 

@@ -1,13 +1,23 @@
 #!/usr/bin/env bash
-# The deployment's folder on this node: workspace.sh make FOLDER, or workspace.sh remove FOLDER [DEPLOYMENT]
-# It is made before any script runs, and stays for as long as another machine works in it, whose home it is too. The images
-# of DEPLOYMENT go with it.
+# The deployment's folder on this node: workspace.sh make FOLDER, or workspace.sh remove FOLDER DEPLOYMENT keep|remove
+# It is made before any script runs, and stays for as long as another machine works in it, whose home it is too. With it goes
+# all that is left of DEPLOYMENT: what a killed run was making is in no stack's state. The last word is about its images.
 set -euo pipefail
-action=$1 folder=$2 deployment=${3:-}
+action=$1 folder=$2 deployment=${3:-} images=${4:-}
+here=$(dirname "$0")
 
 changed=false
 if [ "$action" = remove ]; then
-  [ -z "$deployment" ] || bash "$(dirname "$0")/remove-image.sh" "$deployment" >/dev/null
+  containers=$(docker ps --all --quiet --filter "label=dgx-spark-serving.deployment=$deployment")
+  for container in $containers; do
+    docker rm --force "$container" >&2
+  done
+  session=dgx-spark-$deployment-session
+  if docker volume inspect "$session" >/dev/null 2>&1; then
+    docker volume rm "$session" >&2
+  fi
+  [ "$images" = keep ] || bash "$here/remove-image.sh" "$deployment" >/dev/null
+  bash "$here/authorize-fabric-key.sh" remove "$folder" >/dev/null
   if [ -z "$(ls -A -- "$folder/nodes")" ]; then
     rm -rf -- "$folder"
     changed=true

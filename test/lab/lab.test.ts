@@ -26,7 +26,7 @@ const nodes = topology(2);
 const [head, worker] = nodes as [Node, Node];
 const containers = ["dgx-spark-lab-ray", "dgx-spark-lab-server"];
 
-/** The numbers under `Resources:` at the end of what Pulumi prints, e.g. `["34 unchanged"]`. */
+/** The numbers under `Resources:` at the end of what Pulumi prints, e.g. `["33 unchanged"]`. */
 function resourceCounts(output: string): string[] {
   const lines = output.split("\n");
   const from = lines.lastIndexOf("Resources:") + 1;
@@ -254,13 +254,13 @@ test("no secret is in a process list, a file, a log, a container's arguments, or
 test("a second lab up changes nothing", async () => {
   const before = await running();
   const stdout = await must(lab("up"));
-  expect(resourceCounts(stdout)).toEqual(["34 unchanged"]);
+  expect(resourceCounts(stdout)).toEqual(["33 unchanged"]);
   expect(await running()).toEqual(before);
 });
 
 test("refresh finds nothing, and up after it changes nothing", async () => {
-  expect(resourceCounts(await must(lab("pulumi", "refresh", "--yes")))).toEqual(["34 unchanged"]);
-  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["34 unchanged"]);
+  expect(resourceCounts(await must(lab("pulumi", "refresh", "--yes")))).toEqual(["33 unchanged"]);
+  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["33 unchanged"]);
 });
 
 test("from another checkout, in another folder, nothing changes", async () => {
@@ -275,7 +275,7 @@ test("from another checkout, in another folder, nothing changes", async () => {
     fs.copyFileSync(stackFile, path.join(folder, path.basename(stackFile)));
     const there = (...args: string[]) => attempt(["pulumi", "-C", folder, ...args], { env: pulumiEnvironment() });
     await must(there("stack", "select", "lab"));
-    expect(resourceCounts(await must(there("preview")))).toEqual(["34 unchanged"]);
+    expect(resourceCounts(await must(there("preview")))).toEqual(["33 unchanged"]);
   } finally {
     fs.rmSync(folder, { recursive: true });
   }
@@ -409,7 +409,7 @@ test("after a reboot of both Sparks the server comes back by itself, and up chan
     if (Date.now() > end) throw new Error("no answer within 5 minutes of the reboot");
     await new Promise((resolve) => setTimeout(resolve, 2000));
   }
-  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["34 unchanged"]);
+  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["33 unchanged"]);
 });
 
 test("a server that is gone, with a leftover under its name, is made anew and measured", async () => {
@@ -448,7 +448,7 @@ test("a server that is gone, with a leftover under its name, is made anew and me
   expect(resourceCounts(await must(lab("pulumi", "up", "--yes", "--replace", "**image-*")))).toEqual([
     "+ 1 created",
     "+-9 replaced",
-    "10 changes. 24 unchanged",
+    "10 changes. 23 unchanged",
   ]);
   const { apiKey } = await outputs();
   expect((await chat(String(apiKey))).status).toBe(200);
@@ -475,7 +475,7 @@ test("an engine that keeps dying stays down and says why; up makes it anew, with
   expect(apiKey).not.toBe(former);
   expect((await chat(String(apiKey))).status).toBe(200);
   expect((await chat(String(former))).status).toBe(401);
-  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["34 unchanged"]);
+  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["33 unchanged"]);
   // What the old name's deletions left to the new one.
   expect(await must(execOn(worker, ["ls", "/home/aurora/.dgx-spark-serving-lab/nodes"]))).toMatch(/^spark-b@\S*\n$/);
   expect(await must(execOn(worker, ["docker", "image", "ls", "--quiet", "dgx-spark-serving"]))).not.toBe("");
@@ -490,7 +490,7 @@ describe("with both Sparks off", () => {
   });
 
   test("a preview works", async () => {
-    expect(resourceCounts(await must(lab("pulumi", "preview")))).toEqual(["34 unchanged"]);
+    expect(resourceCounts(await must(lab("pulumi", "preview")))).toEqual(["33 unchanged"]);
   });
 
   test("a preview of an empty stack works", async () => {
@@ -501,7 +501,7 @@ describe("with both Sparks off", () => {
     fs.copyFileSync(`${PROJECT}/Pulumi.lab.yaml`, `${folder}/Pulumi.empty.yaml`);
     try {
       await must(empty("stack", "select", "--create", "empty"));
-      expect(resourceCounts(await must(empty("preview")))).toEqual(["+ 34 to create"]);
+      expect(resourceCounts(await must(empty("preview")))).toEqual(["+ 33 to create"]);
       await must(empty("stack", "rm", "empty", "--yes"));
     } finally {
       fs.rmSync(folder, { recursive: true });

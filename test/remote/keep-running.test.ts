@@ -46,6 +46,15 @@ test("after five ends in two hours it is not started again, and says so", async 
   expect((await keep("sh", "-c", "exit 7")).code).toBe(7);
 });
 
+test("a cache that the last start may have broken is gone for the next", async () => {
+  box.write("cache/vllm/compiled.py", "");
+  const start = () =>
+    box.exec(argv("sh", "-c", 'ls "$VLLM_CACHE_ROOT"; exit 7'), { VLLM_CACHE_ROOT: `${box.home}/cache` });
+  expect((await start()).stdout).toBe("vllm\n");
+  expect((await start()).stdout).toBe("");
+  expect(fs.existsSync(path.join(box.home, "cache"))).toBe(false);
+});
+
 test("ends of long ago, and of a clock that was ahead, do not count", async () => {
   const now = Math.floor(Date.now() / 1000);
   fs.writeFileSync(starts(), [7300, 7250, 7201, -86400, 100, 50].map((ago) => `${String(now - ago)}\n`).join(""));

@@ -47,22 +47,44 @@ test("all images of a deployment go, and nobody else's", async () => {
   expect(Object.keys(JSON.parse(box.read("docker-world/images.json")) as object)).toEqual(others);
 });
 
-test("the images go with the folder of a deployment, unless they are kept", async () => {
+test("with the folder of a deployment all goes that is left of it, and images unless they are kept", async () => {
   const own = "dgx-spark-serving:lab-0123456789ab";
+  const ours = { status: "running", deployment: "lab" };
   box.write("docker-world/images.json", { [own]: { id: "sha256:1", architecture } });
+  box.write("docker-world/containers.json", { one: ours, "lab-2": { ...ours, deployment: "lab-2" }, two: ours });
+  for (const name of ["lab", "lab-2"]) box.write(`docker-world/volumes/dgx-spark-${name}-session`, "");
+  box.write(authorizedKeys, `${entry(body, "folder")}${entry()}`, 0o600);
   box.write("folder/nodes/spark-2@another", "");
-  const left = () => Object.keys(JSON.parse(box.read("docker-world/images.json")) as object);
+  const images = () => Object.keys(JSON.parse(box.read("docker-world/images.json")) as object);
   const workspace = (...args: string[]) => box.run("workspace.sh", args);
   const done = (changed: boolean) => ({ code: 0, stdout: `{"changed": ${String(changed)}}\n` });
   expect(await workspace("make", "folder")).toMatchObject(done(false));
-  expect(await workspace("remove", "folder")).toMatchObject(done(false));
-  expect(left()).toEqual([own]);
   // Another machine, with a Docker of its own, still works in the folder.
-  expect(await workspace("remove", "folder", "lab")).toMatchObject(done(false));
-  expect(left()).toEqual([]);
+  expect(await workspace("remove", "folder", "lab", "keep")).toMatchObject(done(false));
+  expect(images()).toEqual([own]);
+  expect(Object.keys(JSON.parse(box.read("docker-world/containers.json")) as object)).toEqual(["lab-2"]);
+  expect(fs.readdirSync(`${box.home}/docker-world/volumes`)).toEqual(["dgx-spark-lab-2-session"]);
+  expect(box.read(authorizedKeys)).toBe(entry());
+  expect(await workspace("remove", "folder", "lab", "remove")).toMatchObject(done(false));
+  expect(images()).toEqual([]);
   fs.rmSync(`${box.home}/folder/nodes/spark-2@another`);
-  expect(await workspace("remove", "folder", "lab")).toMatchObject(done(true));
+  expect(await workspace("remove", "folder", "lab", "remove")).toMatchObject(done(true));
   expect(fs.existsSync(`${box.home}/folder`)).toBe(false);
+});
+
+test.each([
+  ["remove-image.sh", "lab"],
+  ["workspace.sh", "remove", "work", "lab", "remove"],
+])("without an answer of Docker's %s is no success", async (script, ...args) => {
+  box.write("work/nodes/.keep", "");
+  fs.rmSync(`${box.home}/bin/docker`);
+  box.write("bin/docker", "#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n", 0o755);
+  expect(await box.run(script, args)).toEqual({
+    code: 1,
+    stdout: "",
+    stderr: "Cannot connect to the Docker daemon\n",
+  });
+  expect(fs.existsSync(`${box.home}/work`)).toBe(true);
 });
 
 test("an image that the registry lacks, or for another machine, is refused", async () => {
@@ -124,19 +146,19 @@ function folder(name = "work"): string {
   return name;
 }
 const authorize = (action: string, key = `ssh-ed25519 ${body} x`, work = folder(), from = "192.168.200.12") =>
-  box.run("authorize-fabric-key.sh", [action, from, work, key]);
+  box.run("authorize-fabric-key.sh", action === "add" ? [action, work, from, key] : [action, work]);
 const entry = (key = body, work = "work", from = "192.168.200.12") =>
   `restrict,from="${from}",command="bash ${work}/receive-image.sh" ssh-ed25519 ${key} dgx-spark-serving\n`;
 
 test("the fabric key may run one command from one address, and the person's own keys stay as they are", async () => {
   const own = "ssh-ed25519 AAAAOwn me@desk";
   box.write(".ssh/authorized_keys", own, 0o600);
-  const args = ["192.168.200.12", folder(), `ssh-ed25519 ${body} dgx-spark-serving`];
+  const args = [folder(), "192.168.200.12", `ssh-ed25519 ${body} dgx-spark-serving`];
   expect(await twice("authorize-fabric-key.sh", ["add", ...args])).toEqual([{ changed: true }, { changed: false }]);
   expect(box.read(".ssh/authorized_keys")).toBe(`${own}\n${entry()}`);
   expect(box.read("work/receive-image.sh")).toBe(fs.readFileSync("scripts/remote/receive-image.sh", "utf8"));
   expect(fs.statSync(path.join(box.home, ".ssh/authorized_keys")).mode & 0o777).toBe(0o600);
-  expect(await twice("authorize-fabric-key.sh", ["remove", ...args])).toEqual([{ changed: true }, { changed: false }]);
+  expect(await twice("authorize-fabric-key.sh", ["remove", folder()])).toEqual([{ changed: true }, { changed: false }]);
   expect(box.read(".ssh/authorized_keys")).toBe(`${own}\n`);
   expect(fs.readdirSync(path.join(box.home, ".ssh"))).toEqual(["authorized_keys"]);
 });
@@ -168,17 +190,16 @@ test.each(["", "ssh-ed25519", "ssh-ed25519 ", "ssh-ed25519  x", "ssh-ed25519 AAA
   },
 );
 
-test("a renewed key takes the place of the old one, and all other lines stay byte for byte", async () => {
+test("a renewed key and another head take the place of the old, and all other lines stay byte for byte", async () => {
   const others = [
     "# a comment, and a line that ends like Windows does\r\n\n",
     "ssh-rsa AAAAOwn me@desk\r\n",
     `ssh-ed25519 ${body} the person's own use of the key\n`,
     entry(body, "other"),
-    entry(body, "work", "192.168.200.1"),
     `# ${entry()}`,
     "  \t trailing blanks and bytes: \u00e9 \\n \n",
   ].join("");
-  box.write(authorizedKeys, entry() + others + entry(), 0o640);
+  box.write(authorizedKeys, entry() + others + entry(body, "work", "192.168.200.1"), 0o640);
   expect((await authorize("add", `ssh-ed25519 ${renewed}`)).stdout).toBe('{"changed": true}\n');
   expect(box.read(authorizedKeys)).toBe(others + entry(renewed));
   // The key that is named does not matter: what runs the command goes.

@@ -38,7 +38,6 @@ function replaces(type: string, property: string): boolean {
       return property === "triggers";
     case "docker:index/container:Container":
       return !updatable.has(property);
-    case "docker:index/volume:Volume":
     case "random:index/randomPassword:RandomPassword":
       return true;
     case "pulumi:providers:docker":

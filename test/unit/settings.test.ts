@@ -300,6 +300,17 @@ test("mistakes of shape and of relation are told together", () => {
   );
 });
 
+test("a value that may be a secret is told whole, as Pulumi knows it, or not at all", () => {
+  const told = (value: unknown) => renderProblems(problemsOf(having(["server", "environment", "A"], value)));
+  expect(told("é'\"\\" + "x".repeat(190) + "e\u0301")).toContain(
+    `server.environment.A = "é'"\\${"x".repeat(190)}e\u0301"\n`,
+  );
+  for (const secret of [`${"canary".repeat(40)}e\u0301`, "canary\ncanary e\u0301"]) {
+    expect(told(secret)).toContain(`server.environment.A = (a value of ${secret.length + 2} characters)\n`);
+    expect(told(secret)).not.toContain("canary");
+  }
+});
+
 test("an example that is just what is wrong is not told as the cure", () => {
   const config = having(["nodes", 1, "fabric", "address"], "192.168.200.12");
   expect(renderProblems(problemsOf(config))).toMatch(

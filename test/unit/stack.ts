@@ -191,7 +191,6 @@ function newResource(args: MockResourceArgs): { id: string; state: Record<string
       return { id: `${args.name}-id`, state: { ...inputs, stdout: stdoutOf(String(inputs["create"])), stderr: "" } };
     case "pulumi:providers:docker":
     case "docker:index/container:Container":
-    case "docker:index/volume:Volume":
       return { id: `${args.name}-id`, state: inputs };
     case "random:index/randomPassword:RandomPassword":
       return { id: `${args.name}-id`, state: { ...inputs, result: "a-generated-key" } };
