@@ -15,7 +15,8 @@ export interface BenchmarkRunArgs {
 }
 
 /**
- * A benchmark of the server, by the load tool in the serving image: the model is looked up, then it runs. A run with failed or empty requests fails the resource.
+ * A benchmark of the server, by the load tool in the serving image: the model is looked up, then it runs. A run with failed
+ * or empty requests fails the resource.
  */
 export class BenchmarkRun extends pulumi.ComponentResource {
   readonly result: pulumi.Output<BenchmarkResult>;

@@ -53,15 +53,8 @@ export class SparkNode extends pulumi.ComponentResource {
     this.directory = nodeDirectory(deployment);
     this.connection = connectionOf(route, ssh, privateKey);
 
-    this.ready = workspace(
-      `${name}-workspace`,
-      this,
-      { deployment, keepImages },
-      {
-        parent: this,
-        dependsOn: preflight.passed,
-      },
-    );
+    const after = { parent: this, dependsOn: preflight.passed };
+    this.ready = workspace(`${name}-workspace`, this, { deployment, keepImages }, after);
     this.provider = new docker.Provider(
       `${name}-docker`,
       {
