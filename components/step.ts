@@ -45,9 +45,11 @@ export function stepProgram(scripts: readonly string[]): string {
     [...imported, ...named].forEach(add);
   };
   scripts.forEach(add);
-  const sent = Object.fromEntries(Object.entries(files).sort());
-  return scriptText("step.py").replace(
-    "FILES = {}",
-    () => `FILES = json.loads(${JSON.stringify(JSON.stringify(sent))})`,
-  );
+  return programWith(Object.fromEntries(Object.entries(files).sort()));
+}
+
+/** The text of `step.py` with these texts in it, by name. */
+export function programWith(files: Readonly<Record<string, string>>): string {
+  const literal = JSON.stringify(JSON.stringify(files));
+  return scriptText("step.py").replace("FILES = {}", () => `FILES = json.loads(${literal})`);
 }

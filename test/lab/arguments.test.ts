@@ -5,7 +5,7 @@ import * as docker from "@pulumi/docker";
 import * as pulumi from "@pulumi/pulumi";
 import { LocalWorkspace } from "@pulumi/pulumi/automation";
 import fc from "fast-check";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { routeTo, sshOptions } from "../../components/connection";
 import { keptRunning } from "../../components/keepRunning";
 import { connectionOf, remoteStep } from "../../components/remoteStep";
@@ -19,6 +19,12 @@ import { lab, labSettings, must } from "./run";
 // Words from the settings arrive byte for byte: in a container's arguments and variables by way of the plugins, ssh, sshd and
 // Docker, in a step's by way of ssh, sshd and the login shell. On the node that is reached through another one.
 
+vi.mock("../../components/step", async (original) => {
+  const step = await original<typeof import("../../components/step")>();
+  const show = "import json, sys; print(json.dumps(sys.argv[1:]))";
+  return { ...step, stepProgram: () => step.programWith({ "show.py": show }) };
+});
+
 const worker = topology(2)[1] as Node;
 const backend = fs.mkdtempSync(path.join(os.tmpdir(), "arguments-"));
 let settings: Settings;
@@ -29,8 +35,6 @@ beforeAll(async () => {
   settings = schema.parse(labSettings());
   const image = "tar --create --file - --files-from /dev/null | docker import - empty";
   await must(execOn(worker, ["sh", "-c", image]));
-  const show = "import json, sys; print(json.dumps(sys.argv[1:]))";
-  await must(execOn(worker, ["sh", "-c", 'printf %s "$0" >/home/aurora/show.py', show]));
 });
 
 afterAll(async () => {

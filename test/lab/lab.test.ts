@@ -176,7 +176,7 @@ test("Ray does nothing for those who don't have its token", async () => {
   const client = (...variables: string[]) =>
     execOn(head, [
       ...["docker", "exec", ...variables.flatMap((variable) => ["--env", variable]), "dgx-spark-lab-ray"],
-      ...["timeout", "10", "python3", "-c"],
+      ...["timeout", "6", "python3", "-c"],
       'import ray; ray.init("ray://127.0.0.1:10001"); print(len(ray.nodes()), "nodes")',
     ]);
   const probe = fs.readFileSync("scripts/remote/ray_nodes.py");
@@ -454,6 +454,13 @@ test("a server that is gone, with a leftover under its name, is made anew and me
   expect((await chat(String(apiKey))).status).toBe(200);
 });
 
+test("after random faults one up --refresh brings all of it, and nothing else", async () => {
+  // Docker restarted and a rank killed while something changes, which no other case does. A longer run is made by hand.
+  const { code, stdout } = await lab("chaos", "--kills", "2", "--seed", "51");
+  expect(stdout).toMatch(/^seed 51: 2 kills, lost 0, orphan 0, repair 0, stuck 0, /m);
+  expect(code).toBe(0);
+});
+
 test("an engine that keeps dying stays down and says why; up makes it anew, with another key, beside a renamed worker", async () => {
   const engine = "^\\S*python3\\S* \\S*/vllm serve";
   for (let times = 1; times <= 5; times++) {
@@ -524,13 +531,6 @@ describe("with both Sparks off", () => {
     for (const name of ["server-container", "ray-spark-1", "spark-1-workspace", "spark-b-workspace"])
       expect(known).toContain(`::${name}"`);
   });
-});
-
-test("after random faults one up --refresh brings all of it, and nothing else", async () => {
-  // Docker restarted, a Ray and a rank killed, while something changes: what no case above does. A longer one by hand.
-  const { code, stdout } = await lab("chaos", "--kills", "3", "--seed", "3553");
-  expect(stdout).toMatch(/^seed 3553: 3 kills, lost 0, orphan 0, repair 0, stuck 0, /m);
-  expect(code).toBe(0);
 });
 
 test("destroy leaves no container, volume, image, file or process of ours", async () => {

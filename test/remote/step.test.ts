@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import * as fs from "node:fs";
 import * as path from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { stepArguments, type StepPlace } from "../../components/step";
+import { programWith, stepArguments, type StepPlace } from "../../components/step";
 import { type Ended, processes, Sandbox, until } from "./sandbox";
 
 let box: Sandbox;
@@ -15,14 +15,6 @@ afterEach(() => {
 
 const place: StepPlace = { directory: "work", node: "spark-2", step: "image-pull", timeoutSeconds: 10, mode: "create" };
 
-/** `step.py` with these scripts in it. */
-function program(files: Record<string, string>): string {
-  const source = fs.readFileSync("scripts/remote/step.py", "utf8");
-  const filled = source.replace("FILES = {}", () => `FILES = json.loads(${JSON.stringify(JSON.stringify(files))})`);
-  expect(filled).not.toBe(source);
-  return filled;
-}
-
 /** Starts a step as the operator does; its program goes in by stdin, with this text as the script. */
 function start(
   text: string,
@@ -32,7 +24,7 @@ function start(
 ): ChildProcess {
   const [python = "", ...rest] = stepArguments({ script, args }, { ...place, ...changes });
   const child = spawn(python, rest, { cwd: box.home, env: box.environment() });
-  child.stdin.end(program({ [path.basename(script)]: text }));
+  child.stdin.end(programWith({ [path.basename(script)]: text }));
   return child;
 }
 
@@ -172,7 +164,7 @@ test("a step that waits for an earlier run ends with its time and with its conne
     stdout: "",
     stderr: "image-pull on spark-2: not begun, an earlier run of it still goes on after 1 s\n",
   });
-  const file = box.write("program", program({ "script.sh": "echo second >second" }));
+  const file = box.write("program", programWith({ "script.sh": "echo second >second" }));
   const argv = stepArguments({ script: "script.sh", args: [] }, { ...place, timeoutSeconds: 60 });
   const parent = spawn("sh", ["-c", `${argv.join(" ")} <'${file}'; true`], { cwd: box.home, env: box.environment() });
   await new Promise((resolve) => setTimeout(resolve, 1500));
@@ -234,7 +226,7 @@ test("a step that leaves something in the background returns", async () => {
 
 test("when the connection is gone the work is stopped", async () => {
   // A shell in the place of sshd: the step's parent, which is killed.
-  const text = program({ "script.sh": "echo $$ > pid; sleep 60 & wait" });
+  const text = programWith({ "script.sh": "echo $$ > pid; sleep 60 & wait" });
   const file = box.write("program", text);
   const argv = stepArguments({ script: "script.sh", args: [] }, { ...place, timeoutSeconds: 60 });
   const parent = spawn("sh", ["-c", `${argv.join(" ")} <'${file}'; true`], {
