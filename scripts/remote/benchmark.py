@@ -20,23 +20,15 @@ import sys
 import urllib.error
 import urllib.request
 
+from containers import docker, fail
+from server_api import DIRECT
+
 PERCENTILES = "50,99"
-# The server is on this machine: a proxy of the environment has no business with it, nor with the key.
-DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-def fail(text):
-    print(text, file=sys.stderr, flush=True)
-    sys.exit(1)
-
-
-def docker_exec(container, *argv):
-    return subprocess.run(["docker", "exec", container, *argv], capture_output=True, encoding="utf-8", errors="replace")
 
 
 def output(container, *argv):
     """What a program in the container prints; ends the run when it fails."""
-    done = docker_exec(container, *argv)
+    done = docker("exec", container, *argv)
     if done.returncode != 0:
         fail(f"{' '.join(argv)} in container {container} failed: {done.stderr.strip() or f'exit code {done.returncode}'}")
     return done.stdout
@@ -49,7 +41,7 @@ def in_container(container, argv, key):
     script = f'echo $$ > {pid_file}; exec "$@"'
 
     def cancel(number, _frame):
-        docker_exec(container, "sh", "-c", f"[ ! -s {pid_file} ] || kill $(cat {pid_file})")
+        docker("exec", container, "sh", "-c", f"[ ! -s {pid_file} ] || kill $(cat {pid_file})")
         sys.exit(128 + number)
 
     signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -67,7 +59,7 @@ def in_container(container, argv, key):
         lines = tool.stdout.read().splitlines()
         code = tool.wait()
     finally:
-        docker_exec(container, "rm", "-f", pid_file)
+        docker("exec", container, "rm", "-f", pid_file)
         for number, handler in zip(signals, before):
             signal.signal(number, handler)
     if code != 0:
