@@ -51,7 +51,7 @@ const run = settings.benchmark.enabled
 
 export = {
   /** Base URL of the OpenAI API. Known when the server answered a completion. */
-  endpoint: server.smoke.apply(() => server.endpoint),
+  endpoint: server.smoke.apply((seen) => seen && server.endpoint),
   /** Model id that requests name. */
   model: settings.model.name,
   /** Bearer token of the API. */

@@ -19,7 +19,8 @@ export interface BenchmarkRunArgs {
  * or empty requests fails the resource.
  */
 export class BenchmarkRun extends pulumi.ComponentResource {
-  readonly result: pulumi.Output<BenchmarkResult>;
+  /** Undefined: an update left it out. */
+  readonly result: pulumi.Output<BenchmarkResult | undefined>;
 
   constructor(name: string, args: BenchmarkRunArgs, opts?: pulumi.ComponentResourceOptions) {
     super("dgx-spark-serving:index:BenchmarkRun", name, {}, opts);

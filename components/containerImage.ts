@@ -57,7 +57,10 @@ export class ContainerImage extends pulumi.ComponentResource {
         },
         { parent: this },
       );
-      const publicKey = resultOf(key, (text) => keySchema.parse(JSON.parse(text)).publicKey);
+      const publicKey = resultOf(key, (text) => keySchema.parse(JSON.parse(text)).publicKey).apply(
+        // Empty where an update leaves the key out: a worker that needs it then refuses it.
+        (known = "") => known,
+      );
       this.ready.push(...workers.map((worker) => this.copyTo(name, worker, head, publicKey, pulled)));
     }
     this.registerOutputs({ tag: this.tag });

@@ -46,7 +46,7 @@ export class Fabric extends pulumi.ComponentResource {
         },
         { parent: this, dependsOn: cluster.ready },
       );
-      allReduce = result.apply(({ figures }) => figures);
+      allReduce = result.apply((found) => found?.figures ?? null);
       this.ready = step;
     }
     this.output = pulumi.all([preflight.paths, allReduce]).apply(([paths, figures]) => ({ paths, allReduce: figures }));

@@ -20,7 +20,7 @@ export class Preflight extends pulumi.ComponentResource {
   readonly passed: pulumi.Resource;
   /** What the nodes measured between each other. */
   readonly paths: pulumi.Output<FabricFigures[]>;
-  private readonly result: pulumi.Output<PreflightResult>;
+  private readonly result: pulumi.Output<PreflightResult | undefined>;
 
   constructor(name: string, args: PreflightArgs, opts?: pulumi.ComponentResourceOptions) {
     super("dgx-spark-serving:index:Preflight", name, {}, opts);
@@ -34,13 +34,13 @@ export class Preflight extends pulumi.ComponentResource {
     );
     this.passed = step;
     this.result = result;
-    this.paths = this.result.apply(({ fabric }) => fabric);
+    this.paths = this.result.apply((found) => found?.fabric ?? []);
     this.registerOutputs({ paths: this.paths });
   }
 
   /** The machine of one node, by its name in the settings. */
   factsOf(node: string): pulumi.Output<MachineFacts | undefined> {
-    return this.result.apply(({ facts }) => facts[node] && machineFacts(facts[node]));
+    return this.result.apply((found) => found?.facts[node] && machineFacts(found.facts[node]));
   }
 }
 
@@ -52,7 +52,7 @@ export function preflightStep<Result extends { problems: Problem[] }>(
   name: string,
   args: { step: "nodes" | "all-reduce"; deployment: string; settings: object; triggers?: pulumi.Input<unknown>[] },
   opts: pulumi.CustomResourceOptions,
-): { step: pulumi.Resource; result: pulumi.Output<Result> } {
+): { step: pulumi.Resource; result: pulumi.Output<Result | undefined> } {
   const { deployment, settings, triggers } = args;
   const step = operatorStep(
     name,
@@ -64,7 +64,8 @@ export function preflightStep<Result extends { problems: Problem[] }>(
     opts,
   );
   const result = resultOf(step, (text) => JSON.parse(text) as Result);
-  result.apply(({ problems }) => {
+  result.apply((found) => {
+    const problems = found?.problems ?? [];
     if (problems.length > 0) void pulumi.log.warn(`\n${renderProblems(problems)}\n`, step);
   });
   return { step, result };

@@ -81,12 +81,12 @@ function stepCommand(
   );
 }
 
-/** The step's result, as its script printed it. */
+/** The step's result, as its script printed it. Undefined: an update left the step out (`--target`, `--exclude`). */
 export function resultOf<T>(
   step: command.remote.Command | command.local.Command,
   parse: (text: string) => T,
-): pulumi.Output<T> {
-  return step.stdout.apply(parse);
+): pulumi.Output<T | undefined> {
+  return step.stdout.apply((text: string | undefined) => (text === undefined ? undefined : parse(text)));
 }
 
 /** The deployment's folder on a node: made first, removed last with all that is left of the deployment there. */

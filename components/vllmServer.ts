@@ -37,8 +37,8 @@ export class VllmServer extends pulumi.ComponentResource {
   readonly endpoint: string;
   /** Bearer token of the API. Secret. */
   readonly apiKey: pulumi.Output<string>;
-  /** What the smoke step saw. */
-  readonly smoke: pulumi.Output<Smoke>;
+  /** What the smoke step saw; undefined: an update left it out. */
+  readonly smoke: pulumi.Output<Smoke | undefined>;
   /** The server answers after this. */
   readonly ready: pulumi.Resource;
 

@@ -3,8 +3,10 @@
 MAX_TOKENS bounds each answer. TOOLS is `tools`, or `no-tools` where the server is not to call any.
 """
 
+import copy
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from containers import fail
 from server_api import Api
@@ -25,8 +27,16 @@ WEATHER = {
 }
 
 
-def message(what, status, answer):
+def ask(text, **more):
+    """The API as it was asked for a completion; each has a latest answer of its own."""
+    asked = copy.copy(api)
+    asked.chat(model, text, max_tokens, **more)
+    return asked
+
+
+def message(what, asked):
     """The message of a completion, and how many tokens it has."""
+    _, status, answer = asked.last
     try:
         if status == 200:
             reply, tokens = answer["choices"][0]["message"], answer["usage"]["completion_tokens"]
@@ -34,7 +44,7 @@ def message(what, status, answer):
                 return reply, tokens
     except (KeyError, IndexError, TypeError):
         pass
-    fail(f"{what}: no completion in the answer of {api.told()}")
+    fail(f"{what}: no completion in the answer of {asked.told()}")
 
 
 def valid_call(call):
@@ -50,14 +60,14 @@ if status is None:
 if status != 401:
     fail(f"a request without the key got status {status}, not 401: the API is open")
 
-reply, tokens = message("chat", *api.chat(model, "Who are you? One short sentence.", max_tokens))
+with ThreadPoolExecutor() as pool:
+    chat = pool.submit(ask, "Who are you? One short sentence.")
+    tool = pool.submit(ask, "What is the weather in Paris?", tools=[WEATHER]) if tools == "tools" else None
+reply, tokens = message("chat", chat.result())
 thinking = reply.get("reasoning") or reply.get("reasoning_content")
 print(f"{model}: {str(reply.get('content') or thinking or '')[:200]!r}", file=sys.stderr)
 
-calls = []
-if tools == "tools":
-    asked = api.chat(model, "What is the weather in Paris?", max_tokens, tools=[WEATHER])
-    calls = message("chat with a tool", *asked)[0].get("tool_calls")
+calls = message("chat with a tool", tool.result())[0].get("tool_calls") if tool else []
 print(
     json.dumps(
         {

@@ -20,6 +20,19 @@ test("outputs are the endpoint, the model, the key, the nodes and the figures", 
   ]);
 });
 
+test("an update that leaves steps out ends well, and says nothing of what they would have found", async () => {
+  const config = configurationOf("dev");
+  const server = await runStack("dev", config, /^(server|benchmark)/);
+  expect(Object.keys(server.outputs).filter((name) => server.outputs[name] === undefined)).toEqual([
+    "endpoint",
+    "apiKey",
+    "benchmark",
+  ]);
+  expect(server.outputs["fabric"]).toEqual({ paths: preflight.fabric, allReduce });
+  const { outputs } = await runStack("dev", config, /^(?!image-pull)/);
+  expect(outputs["fabric"]).toEqual({ paths: [], allReduce: null });
+});
+
 test("nothing is left of the benchmark when it is not enabled", async () => {
   const { resources, outputs } = await runStack("dev", { ...configurationOf("dev"), benchmark: { enabled: false } });
   expect(resources.filter(({ name }) => name.startsWith("benchmark"))).toEqual([]);
