@@ -488,6 +488,40 @@ test("an engine that keeps dying stays down and says why; up makes it anew, with
   expect(await must(execOn(worker, ["docker", "image", "ls", "--quiet", "dgx-spark-serving"]))).not.toBe("");
 });
 
+test("a node that is gone for good is forgotten, the others serve on, and one of its name is taken in anew", async () => {
+  await powerCut(worker);
+  const { nodes: kept } = labSettings() as { nodes: unknown[] };
+  await having(
+    (config) => ({ ...config, nodes: kept.slice(0, 1) }),
+    async () => {
+      // It can't be reached, so its deletions can't be made.
+      const failed = await lab("pulumi", "up", "--yes");
+      expect(failed.code).not.toBe(0);
+      expect(failed.stdout).toMatch(/192\.168\.200\.13/);
+      const forget = ["./scripts/forget-node", "-C", PROJECT, "spark-b"];
+      const shown = await attempt(forget, { env: pulumiEnvironment() });
+      expect(shown.code).toBe(1);
+      expect(shown.stdout).toContain("  spark-b-workspace\n");
+      await must(attempt([...forget, "--yes"], { env: pulumiEnvironment() }));
+      await must(lab("pulumi", "up", "--yes", "--refresh"));
+      const known = await must(lab("pulumi", "stack", "export"));
+      expect(known).not.toContain("spark-b");
+      const { apiKey } = await outputs();
+      expect((await chat(String(apiKey))).status).toBe(200);
+      expect(await must(execOn(head, ["docker", "inspect", "dgx-spark-lab-server"]))).toContain(
+        "--tensor-parallel-size=1",
+      );
+    },
+  );
+  // It comes back with all that it had, which nobody knows any more.
+  await boot(worker);
+  await must(lab("pulumi", "up", "--yes", "--refresh"));
+  const { apiKey } = await outputs();
+  expect((await chat(String(apiKey))).status).toBe(200);
+  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["33 unchanged"]);
+  expect((await must(execOn(worker, ["docker", "ps", "--all", "--quiet"]))).trim().split("\n")).toHaveLength(1);
+});
+
 describe("with both Sparks off", () => {
   beforeAll(async () => {
     await Promise.all(nodes.map(powerCut));
