@@ -1,5 +1,6 @@
 import * as pulumi from "@pulumi/pulumi";
 import { type BenchmarkResult, parseBenchmark } from "./benchmark";
+import { breachesOf, type Change, changesBetween, lastGood, renderBreaches, summaryOf } from "./thresholds";
 import { containerName } from "./container";
 import { remoteStep, resultOf } from "./remoteStep";
 import type { Settings } from "./schema";
@@ -14,17 +15,27 @@ export interface BenchmarkRunArgs {
   settings: Pick<Settings, "benchmark" | "model" | "server">;
 }
 
+/** Figures of a run, with what people ask of them. */
+export interface BenchmarkOutput extends BenchmarkResult {
+  /** One line for people. */
+  summary: string;
+  /** Against the last run that kept its thresholds; null: there is none. */
+  comparison: { startedAt: string; changes: Change[] } | null;
+}
+
 /**
- * A benchmark of the server, by the load tool in the serving image: the model is looked up, then it runs. A run with failed
- * or empty requests fails the resource.
+ * A benchmark of the server, by the load tool in the serving image: the model is looked up, then it runs. A run whose figures
+ * are not to be trusted fails the resource. Thresholds are held against what it found, each time the program runs: another
+ * threshold measures nothing again.
  */
 export class BenchmarkRun extends pulumi.ComponentResource {
   /** Undefined: an update left it out. */
-  readonly result: pulumi.Output<BenchmarkResult | undefined>;
+  readonly result: pulumi.Output<BenchmarkOutput | undefined>;
 
   constructor(name: string, args: BenchmarkRunArgs, opts?: pulumi.ComponentResourceOptions) {
     super("dgx-spark-serving:index:BenchmarkRun", name, {}, opts);
     const { head, server, settings } = args;
+    const { repeats, scenarios, thresholds, onBreach } = settings.benchmark;
     const container = containerName(args.deployment, "server");
     const port = String(settings.server.port);
 
@@ -49,15 +60,29 @@ export class BenchmarkRun extends pulumi.ComponentResource {
             port,
             settings.model.name,
             settings.model.path,
-            JSON.stringify(settings.benchmark.scenarios),
+            `${head.directory}/benchmarks.jsonl`,
+            JSON.stringify({ repeats, scenarios }),
           ],
         },
-        triggers: [server.container.id, settings.benchmark.scenarios],
+        triggers: [server.container.id, { repeats, scenarios }],
         timeoutSeconds: Math.ceil(settings.benchmark.timeoutMinutes * 60),
       },
       { parent: this, dependsOn: served },
     );
-    this.result = resultOf(run, parseBenchmark);
+    const result = resultOf(run, parseBenchmark);
+    this.result = result.apply((found) => {
+      if (found === undefined) return undefined;
+      const baseline = lastGood(found.earlier, thresholds);
+      const comparison = baseline && { startedAt: baseline.startedAt, changes: changesBetween(found, baseline) };
+      return { ...found, summary: summaryOf(found), comparison: comparison ?? null };
+    });
+    // Beside the output, which is there all the same, as the server is.
+    result.apply((found) => {
+      const breaches = found === undefined ? [] : breachesOf(found, lastGood(found.earlier, thresholds), thresholds);
+      if (breaches.length === 0) return;
+      if (onBreach === "fail") throw new pulumi.ResourceError(renderBreaches(breaches), run);
+      void pulumi.log.warn(`\n${renderBreaches(breaches)}\n`, run);
+    });
     this.registerOutputs({ result: this.result });
   }
 }

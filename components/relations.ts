@@ -41,12 +41,15 @@ const related = z.object({
           .object({
             name: absent(z.string()),
             inputTokens: absent(count),
+            prefixTokens: absent(count),
             outputTokens: absent(count),
+            concurrency: list(absent(count)),
           })
-          .catch({}),
+          .catch({ concurrency: [] }),
       ),
+      thresholds: list(z.object({ scenario: absent(z.string()), concurrency: absent(count) }).catch({})),
     })
-    .catch({ scenarios: [] }),
+    .catch({ scenarios: [], thresholds: [] }),
 });
 
 /** Arguments of `vllm serve` that the program sets, and from what. */
@@ -78,6 +81,14 @@ function repeats<T>(items: readonly T[], pick: (item: T) => unknown): number[] {
   return values.flatMap((value, index) => (value !== undefined && values.indexOf(value) < index ? [index] : []));
 }
 
+/** Longest sequence of a scenario, tokens. */
+export function scenarioTokens(
+  of: Partial<Record<"inputTokens" | "prefixTokens" | "outputTokens", number | undefined>>,
+): number {
+  const { inputTokens = 0, prefixTokens = 0, outputTokens = 0 } = of;
+  return prefixTokens + inputTokens + outputTokens;
+}
+
 /**
  * The problems between values: repeated names, jumps that lead nowhere, arguments set twice.
  *
@@ -85,7 +96,7 @@ function repeats<T>(items: readonly T[], pick: (item: T) => unknown): number[] {
  */
 export function relationProblems(raw: unknown): Problem[] {
   const { nodes, server, benchmark } = related
-    .catch({ nodes: [], server: { extraArgs: [], environment: {} }, benchmark: { scenarios: [] } })
+    .catch({ nodes: [], server: { extraArgs: [], environment: {} }, benchmark: { scenarios: [], thresholds: [] } })
     .parse(raw);
   const problems: Problem[] = [];
   const report = (at: Path, message: string, fix = setCommand(at)) => {
@@ -139,13 +150,24 @@ export function relationProblems(raw: unknown): Problem[] {
     report(["benchmark", "scenarios", index, "name"], "another scenario has this name");
   }
   if (benchmark.enabled !== false)
-    benchmark.scenarios.forEach(({ inputTokens = 0, outputTokens = 0 }, index) => {
-      const total = inputTokens + outputTokens;
+    benchmark.scenarios.forEach((scenario, index) => {
+      const total = scenarioTokens(scenario);
       if (server.maxModelLen === undefined || total <= server.maxModelLen) return;
       report(
         ["benchmark", "scenarios", index, "inputTokens"],
-        `with outputTokens ${outputTokens} makes ${total} tokens, over server.maxModelLen ${server.maxModelLen}`,
+        `with prefixTokens and outputTokens makes ${total} tokens, over server.maxModelLen ${server.maxModelLen}`,
       );
     });
+  benchmark.thresholds.forEach(({ scenario: name, concurrency }, index) => {
+    const at = ["benchmark", "thresholds", index];
+    const scenario = benchmark.scenarios.find((each) => each.name === name);
+    // Without any, that is the mistake.
+    if (benchmark.scenarios.length === 0) return;
+    if (scenario === undefined) {
+      const known = benchmark.scenarios.flatMap((each) => each.name ?? []).join(", ");
+      report([...at, "scenario"], `no scenario has this name; there are: ${known}`);
+    } else if (concurrency !== undefined && !scenario.concurrency.includes(concurrency))
+      report([...at, "concurrency"], `no level of ${String(name)}; its levels are ${scenario.concurrency.join(", ")}`);
+  });
   return problems;
 }

@@ -1,6 +1,7 @@
 import * as net from "node:net";
 import * as path from "node:path";
 import { z } from "zod";
+import { type BenchmarkMetric, benchmarkMetrics } from "./benchmark";
 import { codes } from "./preflight/codes";
 
 /**
@@ -124,14 +125,71 @@ export const scenarioSchema = z.strictObject({
     .string()
     .regex(/^[a-z][a-z0-9-]*$/, "not a name of lower-case letters, digits and hyphens")
     .meta({ description: "Name of the scenario in the output.", example: "single-stream" }),
-  requests: positive.meta({ description: "Requests measured.", example: "8" }),
-  maxConcurrency: positive.meta({ description: "Requests under way at once.", example: "1" }),
-  inputTokens: positive.meta({ description: "Prompt length, tokens.", example: "1024" }),
+  requests: positive.meta({
+    description:
+      "Requests of one repeat, at each level of concurrency; twice as many as are under way at once, if that is more.",
+    example: "8",
+  }),
+  concurrency: z
+    .array(positive)
+    .min(1, "no level given")
+    .refine((levels) => levels.every((level, index) => index === 0 || level > (levels[index - 1] ?? 0)), "not rising")
+    .meta({
+      description:
+        "Requests under way at once, level by level, rising. No further level is measured once the output tokens a second grew by less than 5 %, or `ttftLimitMilliseconds` was passed.",
+      example: "[1, 2, 4, 8]",
+    }),
+  inputTokens: positive.meta({ description: "Tokens of a prompt that are its own.", example: "1024" }),
+  prefixTokens: numeric(z.int().min(0)).default(0).meta({
+    description: "Tokens before them that all prompts share, which the prefix cache may hold.",
+    example: "2048",
+  }),
   outputTokens: numeric(z.int().min(2, "TPOT needs at least 2 output tokens")).meta({
     description: "Tokens generated a request (the end-of-text token is ignored).",
     example: "128",
   }),
+  ttftLimitMilliseconds: numeric(z.number().gt(0)).optional().meta({
+    description:
+      "Bound of the time to first token, 99th percentile, milliseconds: a level beyond it is the last. Default: none.",
+    example: "2000",
+  }),
 });
+
+const thresholdSchema = z
+  .strictObject({
+    scenario: z.string().meta({ description: "Name of a scenario.", example: "single-stream" }),
+    concurrency: positive.optional().meta({
+      description: "One of its levels. Default: its peak, the level with the most output tokens a second.",
+      example: "1",
+    }),
+    metric: z
+      .enum(Object.keys(benchmarkMetrics) as [BenchmarkMetric, ...BenchmarkMetric[]])
+      .meta({ description: "The figure: the median of the repeats.", example: "outputTokensPerSecond" }),
+    atLeast: numeric(z.number().gt(0))
+      .optional()
+      .meta({ description: "Lower bound, in the metric's unit.", example: "20" }),
+    atMost: numeric(z.number().gt(0))
+      .optional()
+      .meta({ description: "Upper bound, in the metric's unit.", example: "500" }),
+    maxWorsePercent: numeric(z.number().min(0)).optional().meta({
+      description:
+        "How much worse than the last run that kept its thresholds, percent. Counts where the ranges of both runs' repeats don't touch, which noise alone seldom does.",
+      example: "10",
+    }),
+  })
+  .refine(
+    ({ atLeast, atMost, maxWorsePercent }) => [atLeast, atMost, maxWorsePercent].some((bound) => bound !== undefined),
+    "no bound: atLeast, atMost or maxWorsePercent",
+  );
+
+/** What people with Sparks ask: one stream, how fast a prompt is read, how many at once, and what the prefix cache gives. */
+const suite: z.output<typeof scenarioSchema>[] = [
+  { name: "single-stream", requests: 4, concurrency: [1], inputTokens: 1024, prefixTokens: 0, outputTokens: 128 },
+  { name: "prefill", requests: 4, concurrency: [1], inputTokens: 2048, prefixTokens: 0, outputTokens: 2 },
+  { name: "prefill-long", requests: 2, concurrency: [1], inputTokens: 16384, prefixTokens: 0, outputTokens: 2 },
+  { name: "load", requests: 4, concurrency: [1, 2, 4, 8, 16], inputTokens: 1024, prefixTokens: 0, outputTokens: 128 },
+  { name: "shared-prefix", requests: 8, concurrency: [4], inputTokens: 128, prefixTokens: 2048, outputTokens: 128 },
+];
 
 /** Codes of preflight that stop a deployment. */
 const errorCodes = Object.entries(codes).flatMap(([code, { severity }]) => (severity === "error" ? [code] : []));
@@ -271,14 +329,22 @@ export const schema = z.strictObject({
     .strictObject({
       enabled: z.boolean().default(true).meta({ description: "Measure the server once it serves.", example: "true" }),
       timeoutMinutes: minutes.default(30).meta({ description: "Limit of the whole run, minutes.", example: "30" }),
-      scenarios: z
-        .array(scenarioSchema)
-        .min(1, "no scenario given")
-        .default([
-          { name: "single-stream", requests: 8, maxConcurrency: 1, inputTokens: 1024, outputTokens: 128 },
-          { name: "concurrent", requests: 16, maxConcurrency: 4, inputTokens: 1024, outputTokens: 128 },
-        ])
-        .meta({ description: "What is measured, in this order.", example: "[…]" }),
+      repeats: numeric(z.int().min(1).max(20)).default(3).meta({
+        description: "How often each level is measured. Figures are the median, beside the lowest and the highest.",
+        example: "3",
+      }),
+      scenarios: z.array(scenarioSchema).min(1, "no scenario given").default(suite).meta({
+        description: "What is measured, in this order. Default: those of the suite that fit `server.maxModelLen`.",
+        example: "[…]",
+      }),
+      thresholds: z.array(thresholdSchema).default([]).meta({
+        description: "Bounds that the figures are held against once the server serves.",
+        example: "[…]",
+      }),
+      onBreach: z.enum(["fail", "warn"]).default("fail").meta({
+        description: "What a threshold that is not kept does: the update fails, or warns. The server stays up.",
+        example: "warn",
+      }),
     })
     .prefault({}),
 });

@@ -3,7 +3,7 @@ import * as os from "node:os";
 import * as path from "node:path";
 import { distance } from "fastest-levenshtein";
 import { describe, description, type Problem, removeCommand, setCommand, spellPath, valueAt } from "./problems";
-import { relationProblems } from "./relations";
+import { relationProblems, scenarioTokens } from "./relations";
 import { shellLine } from "./quote";
 import { schema, type Settings } from "./schema";
 
@@ -65,9 +65,19 @@ function nearest(word: string, known: readonly string[]): string | undefined {
  */
 export function parseSettings(raw: unknown): { settings: Settings } | { problems: Problem[] } {
   const shape = schema.safeParse(raw);
+  const settings = shape.data && withFittingSuite(raw, shape.data);
   // With the defaults where the shape is right; else with what can be judged of it.
-  const problems = [...shapeProblems(raw, shape), ...relationProblems(shape.success ? shape.data : raw)];
-  return shape.success && problems.length === 0 ? { settings: shape.data } : { problems };
+  const problems = [...shapeProblems(raw, shape), ...relationProblems(settings ?? raw)];
+  return settings && problems.length === 0 ? { settings } : { problems };
+}
+
+/** Of the scenarios that nobody chose, those that the context has room for; the first in any case, which then says why not. */
+function withFittingSuite(raw: unknown, settings: Settings): Settings {
+  const { benchmark, server } = settings;
+  if (valueAt(raw, ["benchmark", "scenarios"]) !== undefined) return settings;
+  const room = server.maxModelLen ?? Infinity;
+  const scenarios = benchmark.scenarios.filter((each, index) => index === 0 || scenarioTokens(each) <= room);
+  return { ...settings, benchmark: { ...benchmark, scenarios } };
 }
 
 /**

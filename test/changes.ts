@@ -193,10 +193,20 @@ export const rows: Row[] = [
     action: {
       settings: set(
         ["benchmark", "scenarios"],
-        [{ name: "short", requests: 1, maxConcurrency: 1, inputTokens: 8, outputTokens: 8 }],
+        [{ name: "short", requests: 1, concurrency: [1], inputTokens: 8, outputTokens: 8 }],
       ),
     },
     expected: expected({ replace: ["benchmark-run"] }),
+  },
+  {
+    name: "a threshold of the benchmark",
+    action: {
+      settings: set(
+        ["benchmark", "thresholds"],
+        [{ scenario: "single-stream", metric: "outputTokensPerSecond", atLeast: 1 }],
+      ),
+    },
+    expected: expected({}),
   },
   {
     name: "benchmark disabled",

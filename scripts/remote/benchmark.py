@@ -1,29 +1,45 @@
-"""Benchmark driver, run on the head: benchmark.py CONTAINER PORT MODEL TOKENIZER SCENARIOS_JSON
+"""Benchmark driver, run on the head: benchmark.py CONTAINER PORT MODEL TOKENIZER HISTORY PLAN_JSON
 
-Each scenario is one run of the load tool in the serving image, `vllm bench serve`, against the server's completions
-endpoint: random prompts of a fixed length, the end-of-text token ignored. Prints the figures as JSON, units in the
-names. A failed or empty request fails the run: its figures would flatter.
+PLAN is `{"repeats": N, "scenarios": [...]}`, as in the settings. Each repeat of each level of concurrency is one run of the
+load tool in the serving image, `vllm bench serve`, against the server's completions endpoint: random prompts of a fixed
+length, the end-of-text token ignored. Prints the figures as JSON, units in the names, and keeps them in the file HISTORY,
+from which the earlier ones are told too. What makes figures worthless fails the run: see bench_checks.py.
 
-No prompt is sent twice, or the server's prefix cache would be measured: each scenario of each run has a seed of its own,
-and the driver warms the server up by other prompts, because the load tool's own warm-up sends those that it measures.
+No prompt is sent twice, or the server's prefix cache would be measured: each run has a seed of its own, and the driver warms
+the server up by other prompts, because the load tool's own warm-up sends those that it measures.
 """
 
 import concurrent.futures
 import datetime
+import hashlib
 import http.client
+import itertools
 import json
 import os
 import random
-import signal
+import socket
+import statistics
 import subprocess
 import sys
+import tempfile
+import time
 import urllib.error
 import urllib.request
 
+from bench_checks import Surroundings
 from containers import docker, fail
 from server_api import DIRECT
 
-PERCENTILES = "50,99"
+# A level of concurrency that brings less than this share of more throughput is the last.
+GROWTH = 0.05
+# `vllm --version` takes 10 s in the lab.
+VERSION = "import importlib.metadata; print(importlib.metadata.version('vllm'))"
+# Runs that are kept, and that are told.
+KEPT, TOLD = 20, 5
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
 
 
 def output(container, *argv):
@@ -34,37 +50,35 @@ def output(container, *argv):
     return done.stdout
 
 
-def in_container(container, argv, key):
-    """Runs the load tool, its output to stderr; returns its exit code. A cancelled run leaves no load behind."""
-    # Named after this run: a cancel must not end the load of another.
-    pid_file = f"/tmp/dgx-spark-benchmark-{os.getpid()}.pid"
-    script = f'echo $$ > {pid_file}; exec "$@"'
+class Tool:
+    """The load tool in the container. It ends, with its load, when its stdin does: with this driver, however that ends."""
 
-    def cancel(number, _frame):
-        docker("exec", container, "sh", "-c", f"[ ! -s {pid_file} ] || kill $(cat {pid_file})")
-        sys.exit(128 + number)
-
-    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    before = [signal.signal(number, cancel) for number in signals]
-    try:
+    def __init__(self, container, key):
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "load_tool.py"), encoding="utf-8") as file:
+            source = file.read()
+        self.said = tempfile.TemporaryFile()
         # The key goes by the environment of the docker client, never by an argument.
-        tool = subprocess.Popen(
-            ["docker", "exec", "--env", "OPENAI_API_KEY", container, "sh", "-c", script, "sh", *argv],
+        self.process = subprocess.Popen(
+            ["docker", "exec", "--interactive", "--env", "OPENAI_API_KEY", container, "python3", "-c", source],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
+            stderr=self.said,
+            encoding="utf-8",
             env={**os.environ, "OPENAI_API_KEY": key},
         )
-        lines = tool.stdout.read().splitlines()
-        code = tool.wait()
-    finally:
-        docker("exec", container, "rm", "-f", pid_file)
-        for number, handler in zip(signals, before):
-            signal.signal(number, handler)
-    if code != 0:
-        print("\n".join(lines[-40:]), file=sys.stderr, flush=True)
-    return code
+
+    def run(self, argv):
+        """The result of one run; None when it failed, its last lines are shown then."""
+        try:
+            self.process.stdin.write(json.dumps(argv) + "\n")
+            self.process.stdin.flush()
+            answer = json.loads(self.process.stdout.readline())
+        except (OSError, ValueError):
+            answer = None
+        if answer is None:
+            self.said.seek(0)
+            say("\n".join(self.said.read().decode("utf-8", "replace").splitlines()[-40:]))
+        return answer
 
 
 def complete(port, key, body):
@@ -85,97 +99,185 @@ def complete(port, key, body):
         return f"no answer: {error}"
 
 
-def warm_up(scenario, port, model, key, seed):
-    """Sends as many requests at once as will be measured at once, of the same lengths. Returns how many."""
+def warm_up(name, scenario, requests, port, model, key, seed):
+    """Sends as many requests at once as will be measured at once, of the same lengths."""
     source = random.Random(seed)
     bodies = [
         {
             "model": model,
             # Token ids that every vocabulary has.
-            "prompt": [source.randrange(256) for _ in range(scenario["inputTokens"])],
+            "prompt": [source.randrange(256) for _ in range(scenario["prefixTokens"] + scenario["inputTokens"])],
             "max_tokens": scenario["outputTokens"],
             "ignore_eos": True,
             "temperature": 0,
         }
-        for _ in range(scenario["maxConcurrency"])
+        for _ in range(requests)
     ]
     with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
         problems = [problem for problem in pool.map(lambda body: complete(port, key, body), bodies) if problem]
     if problems:
-        fail(f"{scenario['name']}: {len(problems)} of {len(bodies)} requests of the warm-up failed. {problems[0]}")
-    return len(bodies)
+        fail(f"{name}: {len(problems)} of {len(bodies)} requests of the warm-up failed. {problems[0]}")
 
 
-def figures(scenario, raw):
-    """The scenario's figures from the load tool's result; ends the run when they are not to be trusted."""
-    name = scenario["name"]
-    completed, failed = raw["completed"], raw.get("failed", scenario["requests"] - raw["completed"])
-    if failed or completed != scenario["requests"]:
-        errors = sorted({error.strip().splitlines()[-1] for error in raw.get("errors", []) if error.strip()})
-        fail(f"{name}: {completed} of {scenario['requests']} requests completed, {failed} failed. {' | '.join(errors[:3])}")
-    wanted = scenario["requests"] * scenario["outputTokens"]
-    if raw["total_output_tokens"] != wanted:
-        fail(f"{name}: {raw['total_output_tokens']} tokens generated, {wanted} were asked for")
+def percentile(values, percent):
+    """As numpy has it: between the two nearest values."""
+    values = sorted(values)
+    at = (len(values) - 1) * percent / 100
+    low = int(at)
+    high = min(low + 1, len(values) - 1)
+    return values[low] + (values[high] - values[low]) * (at - low)
+
+
+def rounded(value):
+    """Six digits: more than any measurement has."""
+    return float(f"{value:.6g}")
+
+
+def rate(values):
+    """A figure of each repeat."""
+    return {"median": rounded(statistics.median(values)), "low": rounded(min(values)), "high": rounded(max(values))}
+
+
+def latency(repeats):
+    """A time of each request of each repeat, seconds; told in milliseconds."""
+    repeats = [[1000 * value for value in repeat] for repeat in repeats]
+    every = [value for repeat in repeats for value in repeat]
+    return {**rate([statistics.median(repeat) for repeat in repeats]), "p90": rounded(percentile(every, 90)), "p99": rounded(percentile(every, 99))}
+
+
+def figures(scenario, level, runs):
+    """The figures of one level, from the load tool's results."""
+    output_tokens, prefix = scenario["outputTokens"], scenario["prefixTokens"]
+    # One piece a token, or the times between them are not seen.
+    single = all(len(gaps) + 1 == output_tokens for run in runs for gaps in run["itls"])
+    firsts = [run["ttfts"] for run in runs]
+    alone = level == 1 and prefix == 0
     return {
-        "name": name,
-        "maxConcurrency": scenario["maxConcurrency"],
-        "inputTokensPerRequest": scenario["inputTokens"],
-        "outputTokensPerRequest": scenario["outputTokens"],
-        "completedRequests": completed,
-        "failedRequests": failed,
-        "durationSeconds": raw["duration"],
-        "requestsPerSecond": raw["request_throughput"],
-        "outputTokensPerSecond": raw["output_throughput"],
-        "totalTokensPerSecond": raw["total_token_throughput"],
-        **{
-            f"{metric}{label}Milliseconds": raw[f"{key}_{metric}_ms"]
-            for metric in ("ttft", "tpot", "itl")
-            for label, key in (("Mean", "mean"), ("Median", "median"), ("P99", "p99"))
-        },
+        "durationSeconds": rate([run["duration"] for run in runs]),
+        "requestsPerSecond": rate([run["request_throughput"] for run in runs]),
+        "outputTokensPerSecond": rate([run["output_throughput"] for run in runs]),
+        "totalTokensPerSecond": rate([run["total_token_throughput"] for run in runs]),
+        "promptTokensPerSecond": rate([scenario["inputTokens"] / statistics.median(first) for first in firsts]) if alone else None,
+        "ttftMilliseconds": latency(firsts),
+        "tpotMilliseconds": latency([[sum(gaps) / (output_tokens - 1) for gaps in run["itls"]] for run in runs]),
+        "itlMilliseconds": latency([[gap for gaps in run["itls"] for gap in gaps] for run in runs]) if single else None,
     }
 
 
-def measure(scenario, container, port, model, tokenizer, key, seed):
-    """Warms the server up and measures one scenario."""
-    warmup_requests = warm_up(scenario, port, model, key, seed)
-    file = f"dgx-spark-benchmark-{scenario['name']}.json"
-    argv = [
-        *("vllm", "bench", "serve", "--backend", "vllm", "--base-url", f"http://127.0.0.1:{port}"),
-        *("--model", model, "--tokenizer", tokenizer, "--dataset-name", "random", "--ignore-eos"),
-        *("--random-input-len", str(scenario["inputTokens"]), "--random-output-len", str(scenario["outputTokens"])),
-        *("--num-prompts", str(scenario["requests"]), "--max-concurrency", str(scenario["maxConcurrency"])),
-        *("--num-warmups", "0", "--ready-check-timeout-sec", "0", "--seed", str(seed), "--disable-tqdm"),
-        *("--percentile-metrics", "ttft,tpot,itl", "--metric-percentiles", PERCENTILES),
-        *("--save-result", "--save-detailed", "--result-dir", "/tmp", "--result-filename", file),
-    ]
-    if in_container(container, argv, key) != 0:
-        fail(f"{scenario['name']}: the load tool failed, its last lines are above")
-    raw = output(container, "cat", f"/tmp/{file}")
-    output(container, "rm", f"/tmp/{file}")
-    try:
-        result = figures(scenario, json.loads(raw))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        fail(f"{scenario['name']}: the load tool's result can't be used: {type(error).__name__}: {error}")
-    return {**result, "seed": seed, "warmupRequests": warmup_requests}
+class Driver:
+    def __init__(self, container, port, model, tokenizer, repeats):
+        self.container, self.port, self.model, self.tokenizer, self.repeats = container, port, model, tokenizer, repeats
+        self.key = output(container, "printenv", "VLLM_API_KEY").strip()
+        self.surroundings = Surroundings(container, port)
+        self.started = datetime.datetime.now(datetime.timezone.utc)
+        self.seeds = itertools.count(int(self.started.timestamp()))
+        self.tool = Tool(container, self.key)
 
+    def arguments(self, scenario, level, requests, seed):
+        return [
+            *("vllm", "bench", "serve", "--backend", "vllm", "--base-url", f"http://127.0.0.1:{self.port}"),
+            *("--model", self.model, "--tokenizer", self.tokenizer, "--dataset-name", "random", "--ignore-eos"),
+            *("--random-input-len", str(scenario["inputTokens"]), "--random-output-len", str(scenario["outputTokens"])),
+            *("--random-prefix-len", str(scenario["prefixTokens"])),
+            *("--num-prompts", str(requests), "--max-concurrency", str(level)),
+            *("--num-warmups", "0", "--ready-check-timeout-sec", "0", "--seed", str(seed), "--disable-tqdm"),
+            *("--save-result", "--save-detailed"),
+        ]
 
-def main(container, port, model, tokenizer, scenarios):
-    started = datetime.datetime.now(datetime.timezone.utc)
-    key = output(container, "printenv", "VLLM_API_KEY").strip()
-    version = " ".join(output(container, "vllm", "--version").split()[-1:])
-    results = []
-    for index, scenario in enumerate(json.loads(scenarios)):
-        print(f"{scenario['name']}: {scenario['requests']} requests, {scenario['maxConcurrency']} at once", file=sys.stderr, flush=True)
-        result = measure(scenario, container, port, model, tokenizer, key, int(started.timestamp()) + index)
-        print(
-            f"{scenario['name']}: {result['outputTokensPerSecond']:.1f} tokens/s, "
-            f"TTFT {result['ttftMedianMilliseconds']:.0f} ms, TPOT {result['tpotMedianMilliseconds']:.1f} ms (medians)",
-            file=sys.stderr,
-            flush=True,
+    def measure(self, scenario, level):
+        """Warms the server up and measures one level of a scenario."""
+        name = f"{scenario['name']} at {level}"
+        requests = max(scenario["requests"], 2 * level)
+        prompt_tokens = scenario["prefixTokens"] + scenario["inputTokens"]
+        say(f"{name}: {requests} requests, {self.repeats} times")
+        warm_up(name, scenario, level, self.port, self.model, self.key, next(self.seeds))
+        runs, seeds = [], list(itertools.islice(self.seeds, self.repeats))
+        for seed in seeds:
+            argv = self.arguments(scenario, level, requests, seed)
+            try:
+                runs.append(
+                    self.surroundings.run(name, lambda: self.tool.run(argv), requests, prompt_tokens, scenario["outputTokens"])
+                )
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                fail(f"{name}: the load tool's result can't be used: {type(error).__name__}: {error}")
+        found = figures(scenario, level, runs)
+        say(
+            f"{name}: {found['outputTokensPerSecond']['median']:.1f} tokens/s, TTFT {found['ttftMilliseconds']['median']:.0f} ms, "
+            f"TPOT {found['tpotMilliseconds']['median']:.1f} ms (medians)"
         )
-        results.append(result)
-    report = {"tool": f"vllm bench serve {version}", "model": model, "startedAt": started.isoformat(timespec="seconds"), "scenarios": results}
-    print(json.dumps(report))
+        return {"concurrency": level, "requests": requests, "warmupRequests": level, "seeds": seeds, **found}
+
+    def sweep(self, scenario):
+        """Levels one after the other, as long as more at once brings more."""
+        levels, ended, peak = [], "all levels measured", None
+        for level in scenario["concurrency"]:
+            found = self.measure(scenario, level)
+            levels.append(found)
+            if found["ttftMilliseconds"]["p99"] > scenario.get("ttftLimitMilliseconds", float("inf")):
+                ended = "TTFT over its bound"
+                break
+            speed = found["outputTokensPerSecond"]["median"]
+            before = peak and peak["outputTokensPerSecond"]["median"]
+            if peak is None or speed > before:
+                peak = found
+            if before is not None and speed < before * (1 + GROWTH):
+                ended = "throughput stopped growing"
+                break
+        lengths = {name: scenario[name] for name in ("name", "inputTokens", "prefixTokens", "outputTokens")}
+        return {**lengths, "levels": levels, "peakConcurrency": (peak or levels[0])["concurrency"], "ended": ended}
+
+    def method(self):
+        checks, unchecked = self.surroundings.told()
+        done = docker("inspect", "--format", "{{.Image}} {{json .Config.Cmd}}", self.container)
+        return {
+            "tool": f"vllm bench serve {output(self.container, 'python3', '-c', VERSION).strip()}",
+            "endpoint": f"http://127.0.0.1:{self.port}/v1/completions, streamed",
+            "driver": f"the head, {socket.gethostname()}",
+            "dataset": "random tokens, a seed a run; end of text ignored",
+            "model": self.model,
+            "repeats": self.repeats,
+            "tokensCountedBy": "usage in the server's answers",
+            "image": done.stdout.split(" ", 1)[0],
+            "serverDigest": hashlib.sha256(done.stdout.encode()).hexdigest(),
+            "checks": checks,
+            "unchecked": unchecked,
+        }
+
+
+def earlier_runs(path):
+    """Runs in the history, oldest first; a line that is none is left out."""
+    runs = []
+    try:
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                try:
+                    runs.append(json.loads(line))
+                except ValueError:
+                    pass
+    except FileNotFoundError:
+        pass
+    return runs
+
+
+def keep(path, runs):
+    """Writes the history whole, or not at all."""
+    draft = f"{path}.{os.getpid()}"
+    with open(draft, "w", encoding="utf-8") as file:
+        file.writelines(f"{json.dumps(run)}\n" for run in runs[-KEPT:])
+    os.replace(draft, path)
+
+
+def main(container, port, model, tokenizer, history, plan):
+    plan = json.loads(plan)
+    began = time.monotonic()
+    driver = Driver(container, port, model, tokenizer, plan["repeats"])
+    method = driver.method()
+    scenarios = [driver.sweep(scenario) for scenario in plan["scenarios"]]
+    run = {"startedAt": driver.started.isoformat(timespec="seconds"), "scenarios": scenarios}
+    earlier = earlier_runs(history)
+    keep(history, [*earlier, run])
+    method["durationSeconds"] = rounded(time.monotonic() - began)
+    print(json.dumps({"version": 1, "method": method, **run, "earlier": earlier[-TOLD:]}))
 
 
 main(*sys.argv[1:])

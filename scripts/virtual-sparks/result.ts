@@ -1,27 +1,14 @@
 import { z } from "zod";
 
 import { LabError } from "./run";
+import { runSchema } from "../../components/benchmark";
 import { table } from "../../components/table";
 
 const outputsSchema = z.object({
   endpoint: z.string(),
   model: z.string(),
   apiKey: z.string(),
-  benchmark: z
-    .object({
-      scenarios: z.array(
-        z.object({
-          name: z.string(),
-          maxConcurrency: z.number(),
-          outputTokensPerSecond: z.number(),
-          ttftMedianMilliseconds: z.number(),
-          tpotMedianMilliseconds: z.number(),
-          completedRequests: z.number(),
-          failedRequests: z.number(),
-        }),
-      ),
-    })
-    .optional(),
+  benchmark: runSchema.optional(),
 });
 
 /** The stack's outputs that `lab up` shows. */
@@ -84,16 +71,17 @@ export async function chat({ endpoint, model, apiKey }: Outputs): Promise<string
 /** The benchmark's figures as a table. */
 export function benchmarkTable({ benchmark }: Outputs): string {
   if (benchmark === undefined) return "no figures: benchmark.enabled is false";
-  const rows = benchmark.scenarios.map((scenario) => [
-    scenario.name,
-    String(scenario.maxConcurrency),
-    scenario.outputTokensPerSecond.toFixed(1),
-    scenario.ttftMedianMilliseconds.toFixed(0),
-    scenario.tpotMedianMilliseconds.toFixed(0),
-    String(scenario.completedRequests),
-    String(scenario.failedRequests),
-  ]);
-  return table([["scenario", "concurrent", "output tok/s", "TTFT ms", "TPOT ms", "completed", "failed"], ...rows]);
+  const rows = benchmark.scenarios.flatMap(({ name, levels }) =>
+    levels.map((level) => [
+      name,
+      String(level.concurrency),
+      level.outputTokensPerSecond.median.toFixed(1),
+      level.ttftMilliseconds.median.toFixed(0),
+      level.tpotMilliseconds.median.toFixed(0),
+      String(level.requests),
+    ]),
+  );
+  return table([["scenario", "concurrent", "output tok/s", "TTFT ms", "TPOT ms", "requests"], ...rows]);
 }
 
 /** A model with random weights says anything: control characters must not reach the terminal. */

@@ -8,22 +8,24 @@ import { json, processes, Sandbox, serve, until } from "./sandbox";
 type Handler = Parameters<typeof serve>[0];
 
 const key = "a-canary-key";
-const scenario = { name: "concurrent", requests: 4, maxConcurrency: 2, inputTokens: 64, outputTokens: 8 };
-const raw = {
-  completed: 4,
+const scenario = { name: "load", requests: 4, concurrency: [2], inputTokens: 64, prefixTokens: 0, outputTokens: 3 };
+
+/** What the load tool saves of so many requests: the first token, then one after 10 and one after 30 ms. */
+const saved = (ttfts: number[], change: object = {}) => ({
+  completed: ttfts.length,
   failed: 0,
-  errors: ["", "", "", ""],
+  errors: ttfts.map(() => ""),
   duration: 2,
-  total_output_tokens: 32,
+  total_input_tokens: 64 * ttfts.length,
   request_throughput: 2,
-  output_throughput: 16,
-  total_token_throughput: 144,
-  ...Object.fromEntries(
-    ["ttft", "tpot", "itl"].flatMap((metric) =>
-      ["mean", "median", "p99"].map((figure, index) => [`${figure}_${metric}_ms`, metric.charCodeAt(1) + index]),
-    ),
-  ),
-};
+  output_throughput: 6,
+  total_token_throughput: 134,
+  output_lens: ttfts.map(() => 3),
+  ttfts,
+  itls: ttfts.map(() => [0.01, 0.03]),
+  ...change,
+});
+const raw = saved([0.1, 0.2, 0.3, 0.4]);
 
 interface Completion {
   prompt: number[];
@@ -35,14 +37,26 @@ let close: () => void;
 let handle: Handler;
 /** What the server was sent by the driver itself: the requests of the warm-up. */
 let warmups: { url: string; key: string | undefined; body: Completion }[];
+/** Tokens that the server has generated, one look after the other, the last one again and again; undefined: it does not tell. */
+let generated: number[] | undefined;
+let requestsRunning: number;
 
 beforeEach(async () => {
   box = new Sandbox();
   warmups = [];
+  generated = undefined;
+  requestsRunning = 0;
   handle = (_, response) => {
     json(response, 200, { choices: [] });
   };
   ({ port, close } = await serve((request, response) => {
+    if (request.url === "/metrics") {
+      const [count = 0] = generated ?? [];
+      if (generated === undefined) response.writeHead(404).end();
+      else response.end(metrics(count, requestsRunning));
+      if (generated !== undefined && generated.length > 1) generated = generated.slice(1);
+      return;
+    }
     warmups.push({ ...request, body: JSON.parse(request.body) as Completion });
     handle(request, response);
   }));
@@ -52,19 +66,44 @@ afterEach(() => {
   box.remove();
 });
 
-/** The serving image: the load tool writes `result`, or fails with `exitCode`. A `change` answers before all else. */
-function image(result: unknown, exitCode = 0, change = ""): void {
-  box.write("result.json", result);
+/** Counters of a server that generated so many tokens, with so many requests under way. */
+const metrics = (count: number, running: number) =>
+  `# HELP x\nvllm:num_requests_running{engine="0"} ${running}.0\nvllm:num_requests_waiting{engine="0"} 0.0\n` +
+  `vllm:generation_tokens_total{engine="0"} ${count}.0\n`;
+
+/**
+ * The serving image, in which programs run on this machine. Its load tool saves `results`, one a run, the last one again and
+ * again, after `tool`, which is Python. A `change` answers before all else.
+ */
+function image(results: unknown[], { tool = "", change = "" } = {}): void {
+  box.write("results.json", results);
+  box.write("docker-world/containers.json", { server: { status: "running" } });
+  box.write("site/vllm-0.dist-info/METADATA", "Metadata-Version: 2.1\nName: vllm\nVersion: 0\n");
+  box.write("site/vllm-0.dist-info/entry_points.txt", "[console_scripts]\nvllm = fake_vllm:main\n");
+  box.write(
+    "site/fake_vllm.py",
+    `import json, os, sys
+def main():
+    with open("${box.home}/runs.log", "a+") as log:
+        log.write(json.dumps(sys.argv) + "\\n")
+        log.seek(0)
+        times = len(log.readlines())
+    print("a line of the tool")
+    assert os.environ["OPENAI_API_KEY"] == "${key}"
+    ${tool}
+    results = json.load(open("${box.home}/results.json"))
+    with open(os.path.join(sys.argv[sys.argv.index("--result-dir") + 1], "result.json"), "w") as file:
+        json.dump(results[min(times, len(results)) - 1], file)
+`,
+  );
   box.write(
     "docker-world/exec",
     `#!/bin/sh
 case "$*" in
   ${change}
   *printenv*) echo ${key} ;;
-  *--version*) echo "vllm 0.32.0" ;;
-  *"bench serve"*) [ "$OPENAI_API_KEY" = ${key} ] || exit 9; echo "a line of the tool"; exit ${exitCode} ;;
-  *" cat "*) cat ${path.join(box.home, "result.json")} ;;
-  *" rm "*) ;;
+  *importlib.metadata.version*) echo 0.32.0 ;;
+  *--interactive*) shift 4; PYTHONPATH='${box.home}/site' exec "$@" ;;
   *) exit 8 ;;
 esac
 `,
@@ -72,106 +111,163 @@ esac
   );
 }
 
-const driver = (...args: string[]) => box.exec(["python3", "-B", path.resolve("scripts/remote/benchmark.py"), ...args]);
-const words = (...scenarios: unknown[]) => [...["server", port, "tiny", "/models/tiny"], JSON.stringify(scenarios)];
-const run = () => driver(...words(scenario));
+const words = (plan: unknown) => [
+  ...["python3", "-B", path.resolve("scripts/remote/benchmark.py")],
+  ...["server", port, "tiny", "/models/tiny", "runs.jsonl", JSON.stringify(plan)],
+];
+const run = (...scenarios: unknown[]) =>
+  box.exec(words({ repeats: 1, scenarios: scenarios.length === 0 ? [scenario] : scenarios }));
 
-/** The load tool's arguments, run by run. */
-const benches = () =>
-  box
-    .read("docker-world/calls.log")
-    .trimEnd()
-    .split("\n")
-    .map((line) => JSON.parse(line) as string[])
-    .filter((call) => call.includes("bench"))
-    .map((call) => call.slice(8));
+/** The load tool's command lines, run by run. */
+const benches = () => {
+  const text = fs.existsSync(path.join(box.home, "runs.log")) ? box.read("runs.log") : "";
+  return text.split("\n").flatMap((line) => (line === "" ? [] : [JSON.parse(line) as string[]]));
+};
 const after = (flag: string, argv: string[]) => argv[argv.indexOf(flag) + 1];
 
-test("figures have units in their names", async () => {
-  image(raw);
+test("figures are medians of the repeats with their range, and have units in their names", async () => {
+  generated = [0, 0, 12, 12, 24, 24, 36];
+  const slow = { ...raw, output_throughput: 4, ttfts: [0.5, 0.5, 0.5, 0.5] };
+  image([raw, slow, { ...raw, output_throughput: 5 }]);
   const before = Math.floor(Date.now() / 1000);
-  const { code, stdout, stderr } = await run();
-  expect(stderr).toBe(
-    "concurrent: 4 requests, 2 at once\nconcurrent: 16.0 tokens/s, TTFT 117 ms, TPOT 113.0 ms (medians)\n",
-  );
+  const { code, stdout, stderr } = await box.exec(words({ repeats: 3, scenarios: [scenario] }));
+  expect(stderr).toBe("load at 2: 4 requests, 3 times\nload at 2: 5.0 tokens/s, TTFT 250 ms, TPOT 20.0 ms (medians)\n");
   expect(code).toBe(0);
-  parseBenchmark(stdout);
-  const { scenarios, ...method } = JSON.parse(stdout) as { scenarios: { seed: number }[] };
-  expect(method).toEqual({
-    tool: "vllm bench serve 0.32.0",
-    model: "tiny",
-    startedAt: expect.stringMatching(/^20\d\d-.*\+00:00$/) as string,
-  });
-  expect(scenarios).toEqual([
-    {
-      name: "concurrent",
-      maxConcurrency: 2,
-      inputTokensPerRequest: 64,
-      outputTokensPerRequest: 8,
-      completedRequests: 4,
-      failedRequests: 0,
-      durationSeconds: 2,
-      requestsPerSecond: 2,
-      outputTokensPerSecond: 16,
-      totalTokensPerSecond: 144,
-      ttftMeanMilliseconds: 116,
-      ttftMedianMilliseconds: 117,
-      ttftP99Milliseconds: 118,
-      tpotMeanMilliseconds: 112,
-      tpotMedianMilliseconds: 113,
-      tpotP99Milliseconds: 114,
-      itlMeanMilliseconds: 116,
-      itlMedianMilliseconds: 117,
-      itlP99Milliseconds: 118,
-      seed: expect.any(Number) as number,
-      warmupRequests: 2,
+  const result = parseBenchmark(stdout);
+  const seeds = result.scenarios[0]?.levels[0]?.seeds ?? [];
+  expect(seeds.length).toBe(3);
+  expect(new Set(seeds).size).toBe(3);
+  expect(seeds.every((seed) => seed >= before && seed <= Date.now() / 1000 + 4)).toBe(true);
+  const once = (value: number) => ({ median: value, low: value, high: value });
+  expect(result).toEqual({
+    version: 1,
+    method: {
+      tool: "vllm bench serve 0.32.0",
+      endpoint: `http://127.0.0.1:${port}/v1/completions, streamed`,
+      driver: expect.stringMatching(/^the head, \S+$/) as string,
+      dataset: "random tokens, a seed a run; end of text ignored",
+      model: "tiny",
+      repeats: 3,
+      durationSeconds: expect.any(Number) as number,
+      tokensCountedBy: "usage in the server's answers",
+      image: "sha256:1",
+      serverDigest: expect.stringMatching(/^[0-9a-f]{64}$/) as string,
+      checks: expect.arrayContaining(["the server generated these tokens and no others"]) as string[],
+      unchecked: expect.arrayContaining(["no thermal or power slowdown of the head's GPU"]) as string[],
     },
-  ]);
-  const seed = scenarios[0]?.seed ?? 0;
-  expect(Number.isInteger(seed) && seed >= before && seed <= Date.now() / 1000).toBe(true);
+    startedAt: expect.stringMatching(/^20\d\d-.*\+00:00$/) as string,
+    scenarios: [
+      {
+        name: "load",
+        inputTokens: 64,
+        prefixTokens: 0,
+        outputTokens: 3,
+        levels: [
+          {
+            concurrency: 2,
+            requests: 4,
+            warmupRequests: 2,
+            seeds,
+            durationSeconds: once(2),
+            requestsPerSecond: once(2),
+            outputTokensPerSecond: { median: 5, low: 4, high: 6 },
+            totalTokensPerSecond: once(134),
+            promptTokensPerSecond: null,
+            ttftMilliseconds: { median: 250, low: 250, high: 500, p90: 500, p99: 500 },
+            tpotMilliseconds: { ...once(20), p90: 20, p99: 20 },
+            itlMilliseconds: { ...once(20), p90: 30, p99: 30 },
+          },
+        ],
+        peakConcurrency: 2,
+        ended: "all levels measured",
+      },
+    ],
+    earlier: [],
+  });
   expect(box.read("docker-world/calls.log")).not.toContain(key);
 });
 
-test("the load tool is asked for what the scenario says", async () => {
-  image(raw);
-  const { stdout } = await run();
-  const { scenarios } = JSON.parse(stdout) as { scenarios: [{ seed: number }] };
-  expect(benches()).toEqual([
-    [
-      ...[
-        "vllm",
-        "bench",
-        "serve",
-        "--backend",
-        "vllm",
-        "--base-url",
-        `http://127.0.0.1:${port}`,
-        "--model",
-        "tiny",
-        "--tokenizer",
-        "/models/tiny",
-      ],
-      ...[
-        "--dataset-name",
-        "random",
-        "--ignore-eos",
-        "--random-input-len",
-        "64",
-        "--random-output-len",
-        "8",
-        "--num-prompts",
-        "4",
-      ],
-      ...["--max-concurrency", "2", "--num-warmups", "0", "--ready-check-timeout-sec", "0"],
-      ...["--seed", String(scenarios[0].seed), "--disable-tqdm"],
-      ...["--percentile-metrics", "ttft,tpot,itl", "--metric-percentiles", "50,99", "--save-result", "--save-detailed"],
-      ...["--result-dir", "/tmp", "--result-filename", "dgx-spark-benchmark-concurrent.json"],
-    ],
+test("alone, without a shared prefix, a prompt's speed is its tokens over the time to first token", async () => {
+  image([raw]);
+  const alone = { ...scenario, concurrency: [1] };
+  const { stdout } = await run(alone, { ...alone, inputTokens: 32, prefixTokens: 32 });
+  expect(parseBenchmark(stdout).scenarios.map(({ levels }) => levels[0]?.promptTokensPerSecond)).toEqual([
+    { median: 256, low: 256, high: 256 },
+    null,
   ]);
 });
 
+test("several tokens in one piece are not one: the time between tokens was not seen then, that per token was", async () => {
+  image([{ ...raw, itls: Array.from({ length: 4 }, () => [0.04]) }]);
+  const [level] = parseBenchmark((await run()).stdout).scenarios[0]?.levels ?? [];
+  expect(level?.itlMilliseconds).toBeNull();
+  expect(level?.tpotMilliseconds).toEqual({ median: 20, low: 20, high: 20, p90: 20, p99: 20 });
+});
+
+test("earlier runs are told, oldest first, and a line that is none is left out; the file is kept short", async () => {
+  image([raw]);
+  const old = Array.from({ length: 25 }, (_, index) => JSON.stringify({ startedAt: index, scenarios: [] }));
+  box.write("runs.jsonl", [...old, "{half"].map((line) => `${line}\n`).join(""));
+  const { earlier } = JSON.parse((await run()).stdout) as { earlier: { startedAt: unknown }[] };
+  expect(earlier.map(({ startedAt }) => startedAt)).toEqual([20, 21, 22, 23, 24]);
+  const kept = box.read("runs.jsonl").trimEnd().split("\n");
+  expect(kept).toHaveLength(20);
+  const last = JSON.parse(kept.at(-1) ?? "") as { scenarios: { name: string }[] };
+  expect(last.scenarios.map(({ name }) => name)).toEqual(["load"]);
+});
+
+const eight = (output_throughput: number, last = 0.1) =>
+  saved([...Array<number>(7).fill(0.1), last], { output_throughput });
+
+test.each<[string, object, unknown[], number, number[], string]>([
+  ["as long as it grows", {}, [eight(10), eight(20), eight(30)], 4, [1, 2, 4], "all levels measured"],
+  ["until it grows too little", {}, [eight(10), eight(10.4), eight(30)], 2, [1, 2], "throughput stopped growing"],
+  ["and no further when it falls", {}, [eight(10), eight(9), eight(30)], 1, [1, 2], "throughput stopped growing"],
+  [
+    "until the first token comes too late",
+    { ttftLimitMilliseconds: 450 },
+    [eight(10), eight(20, 0.5), eight(30)],
+    1,
+    [1, 2],
+    "TTFT over its bound",
+  ],
+])("levels are measured %s", async (_, more, results, peak, measured, ended) => {
+  image(results);
+  const { code, stdout, stderr } = await run({ ...scenario, requests: 8, concurrency: [1, 2, 4], ...more });
+  expect([code, stderr.includes("Traceback")]).toEqual([0, false]);
+  const [found] = parseBenchmark(stdout).scenarios;
+  expect(found?.levels.map(({ concurrency }) => concurrency)).toEqual(measured);
+  expect([found?.peakConcurrency, found?.ended]).toEqual([peak, ended]);
+  expect(benches().map((argv) => after("--max-concurrency", argv))).toEqual(measured.map(String));
+});
+
+test("at a high level there are twice as many requests as are under way at once", async () => {
+  image([saved(Array<number>(6).fill(0.1))]);
+  const { stdout } = await run({ ...scenario, concurrency: [3] });
+  expect(parseBenchmark(stdout).scenarios[0]?.levels[0]?.requests).toBe(6);
+  expect(benches().map((argv) => after("--num-prompts", argv))).toEqual(["6"]);
+});
+
+test("the load tool is asked for what the scenario says", async () => {
+  image([raw]);
+  const { stdout } = await run({ ...scenario, inputTokens: 60, prefixTokens: 4 });
+  const [seed] = parseBenchmark(stdout).scenarios[0]?.levels[0]?.seeds ?? [];
+  const bench = benches();
+  expect(bench.map((argv) => argv.slice(0, argv.indexOf("--result-dir")))).toEqual([
+    [
+      ...["vllm", "bench", "serve", "--backend", "vllm", "--base-url", `http://127.0.0.1:${port}`],
+      ...["--model", "tiny", "--tokenizer", "/models/tiny", "--dataset-name", "random", "--ignore-eos"],
+      ...["--random-input-len", "60", "--random-output-len", "3", "--random-prefix-len", "4", "--num-prompts", "4"],
+      ...["--max-concurrency", "2", "--num-warmups", "0", "--ready-check-timeout-sec", "0", "--seed", String(seed)],
+      ...["--disable-tqdm", "--save-result", "--save-detailed"],
+    ],
+  ]);
+  // It is gone with the run.
+  expect(fs.existsSync(after("--result-dir", bench[0] ?? []) ?? "/")).toBe(false);
+});
+
 test("the driver warms the server up by other prompts, as many at once and as long as the measured ones", async () => {
-  image(raw);
+  image([raw]);
   const proxied: string[] = [];
   const proxy = await serve(({ url }) => proxied.push(url));
   // Answered only when both are there.
@@ -185,32 +281,31 @@ test("the driver warms the server up by other prompts, as many at once and as lo
         answer();
       });
   };
-  const short = { ...scenario, name: "short", inputTokens: 5, outputTokens: 8 };
-  const argv = ["python3", "-B", path.resolve("scripts/remote/benchmark.py"), ...words(scenario, short)];
+  const prefixed = { ...scenario, name: "prefixed", inputTokens: 14, prefixTokens: 50 };
+  const argv = words({ repeats: 1, scenarios: [scenario, prefixed] });
   const { code, stdout } = await box.exec(argv, { http_proxy: `http://127.0.0.1:${proxy.port}` });
   proxy.close();
   expect([code, proxied]).toEqual([0, []]);
   expect(warmups.map(({ url, key, body: { prompt, ...body } }) => [url, key, prompt.length, body])).toEqual(
-    [64, 64, 5, 5].map((length) => [
+    [64, 64, 64, 64].map((length) => [
       "/v1/completions",
       `Bearer ${key}`,
       length,
-      { model: "tiny", max_tokens: 8, ignore_eos: true, temperature: 0 },
+      { model: "tiny", max_tokens: 3, ignore_eos: true, temperature: 0 },
     ]),
   );
   const prompts = warmups.map(({ body }) => body.prompt);
   expect(new Set(prompts.map((prompt) => JSON.stringify(prompt.slice(0, 5)))).size).toBe(4);
   expect(prompts.flat().every((id) => Number.isInteger(id) && id >= 0 && id < 256)).toBe(true);
-  // Each scenario has its own seed, and it is the one that is recorded.
-  const { scenarios } = JSON.parse(stdout) as { scenarios: { seed: number }[] };
-  const [first = 0, second = 0] = scenarios.map(({ seed }) => seed);
-  expect(second).toBe(first + 1);
-  expect(benches().map((argv) => after("--seed", argv))).toEqual([String(first), String(second)]);
+  // Each run has its own seed, and it is the one that is recorded.
+  const seeds = parseBenchmark(stdout).scenarios.flatMap(({ levels }) => levels.flatMap((level) => level.seeds));
+  expect(new Set(seeds).size).toBe(2);
+  expect(benches().map((bench) => after("--seed", bench))).toEqual(seeds.map(String));
   expect(box.read("docker-world/calls.log")).not.toContain(key);
 });
 
 test("a warm-up that fails fails the run with the server's answer, and nothing is measured", async () => {
-  image(raw);
+  image([raw]);
   handle = (_, response) => {
     response.writeHead(400).end("the prompt is too long");
   };
@@ -218,88 +313,52 @@ test("a warm-up that fails fails the run with the server's answer, and nothing i
     code: 1,
     stdout: "",
     stderr:
-      "concurrent: 4 requests, 2 at once\n" +
-      "concurrent: 2 of 2 requests of the warm-up failed. status 400: the prompt is too long\n",
+      "load at 2: 4 requests, 1 times\n" +
+      "load at 2: 2 of 2 requests of the warm-up failed. status 400: the prompt is too long\n",
   });
   expect(benches()).toEqual([]);
   close();
   expect((await run()).stderr).toMatch(/2 of 2 requests of the warm-up failed\. no answer: .*refused/);
 });
 
+/** Runs it, and tells what it said last; it prints no figures and keeps none. */
+async function refused(): Promise<string> {
+  const { code, stdout, stderr } = await run();
+  expect([code, stdout]).toEqual([1, ""]);
+  expect(fs.existsSync(path.join(box.home, "runs.jsonl"))).toBe(false);
+  return stderr.trimEnd().split("\n").at(-1) ?? "";
+}
+
 test.each([
   ["*printenv*) exit 1 ;;", "printenv VLLM_API_KEY in container server failed: exit code 1"],
   [
-    "*--version*) echo 'no such container' >&2; exit 1 ;;",
-    "vllm --version in container server failed: no such container",
+    "*metadata.version*) echo 'no such container' >&2; exit 1 ;;",
+    "python3 -c import importlib.metadata; print(importlib.metadata.version('vllm')) in container server failed: no such container",
   ],
-  [
-    "*' cat '*) echo gone >&2; exit 1 ;;",
-    "cat /tmp/dgx-spark-benchmark-concurrent.json in container server failed: gone",
-  ],
-  [
-    "*' rm /'*) echo denied >&2; exit 1 ;;",
-    "rm /tmp/dgx-spark-benchmark-concurrent.json in container server failed: denied",
-  ],
-  [
-    "*' cat '*) echo '{' ;;",
-    "concurrent: the load tool's result can't be used: JSONDecodeError: Expecting property name",
-  ],
-  ["*' cat '*) echo '{}' ;;", "concurrent: the load tool's result can't be used: KeyError: 'completed'"],
+  ["*--interactive*) exit 1 ;;", "load at 2: the load tool failed, its last lines are above"],
 ])("what fails in the container is named: %s", async (change, message) => {
-  image(raw, 0, change);
-  const { code, stdout, stderr } = await run();
-  expect([code, stdout]).toEqual([1, ""]);
-  expect(stderr.trimEnd().split("\n").at(-1)).toContain(message);
-  expect(stderr).not.toContain("Traceback");
+  image([raw], { change });
+  expect(await refused()).toBe(message);
 });
 
-/** Starts a run whose load tool lasts; `bench` is how the container starts it. Calls in it are run on this machine. */
-function lasting(bench: string) {
-  image(raw, 0, `*"bench serve"*) ${bench} ;;\n  *kill*|*" rm -f "*) shift; exec "$@" ;;`);
-  box.write("bin/vllm", `#!/bin/sh\necho $$ > '${box.home}/tool.pid'; exec sleep 50\n`, 0o755);
-  const child = spawn("python3", ["-B", path.resolve("scripts/remote/benchmark.py"), ...words(scenario)], {
-    cwd: box.home,
-    env: box.environment(),
-    stdio: "ignore",
-  });
-  const ended = new Promise<number | null>((resolve) => child.on("close", resolve));
-  const pidFile = `/tmp/dgx-spark-benchmark-${String(child.pid)}.pid`;
-  const tool = () => (fs.existsSync(path.join(box.home, "tool.pid")) ? box.read("tool.pid") : "");
-  return { child, ended, pidFile, tool };
-}
-
-test("a cancelled run ends its own load, and leaves no pid file", async () => {
-  const { child, ended, pidFile, tool } = lasting('shift 3; exec "$@"');
-  await until(() => tool().endsWith("\n"));
-  expect(fs.readFileSync(pidFile, "utf8")).toBe(tool());
-  child.kill("SIGTERM");
-  expect(await ended).toBe(143);
-  expect(processes((id) => id === tool().trim())).toEqual([]);
-  expect(fs.existsSync(pidFile)).toBe(false);
+test.each<[string, string]>([
+  ["raise RuntimeError('the tool is broken')", "RuntimeError: the tool is broken"],
+  ["sys.exit('no such option')", "a line of the tool"],
+  ["return", "the load tool saved no result: [Errno 2]"],
+  ["os._exit(3)", "a line of the tool"],
+])("a load tool that fails fails the run, with its last lines: %s", async (tool, said) => {
+  image([raw], { tool });
+  const { stderr } = await run();
+  expect(stderr).toContain(said);
+  expect(await refused()).toBe("load at 2: the load tool failed, its last lines are above");
 });
 
-test("a run that is cancelled before its load began kills nothing", async () => {
-  const { child, ended, pidFile, tool } = lasting('echo $$ > "$FAKE_DOCKER/../tool.pid"; exec sleep 50');
-  await until(() => tool().endsWith("\n"));
-  child.kill("SIGTERM");
-  expect(await ended).toBe(143);
-  const id = Number(tool());
-  expect(processes((each) => each === String(id))).toEqual([String(id)]);
-  process.kill(id);
-  expect(fs.existsSync(pidFile)).toBe(false);
+test("a result without what is needed fails the run", async () => {
+  image([{}]);
+  expect(await refused()).toBe("load at 2: the load tool's result can't be used: KeyError: 'completed'");
 });
 
-test("a run that ends leaves no pid file", async () => {
-  image(raw, 0, `*"bench serve"*) shift 3; exec "$@" ;;\n  *" rm -f "*) shift; exec "$@" ;;`);
-  box.write("bin/vllm", "#!/bin/sh\nls /tmp/dgx-spark-benchmark-*.pid > pid-files\n", 0o755);
-  expect((await run()).code).toBe(0);
-  const removed = box.read("docker-world/calls.log").match(/"rm", "-f", "([^"]+)"/)?.[1] ?? "";
-  expect(box.read("pid-files").split("\n")).toContain(removed);
-  expect(removed).toMatch(/^\/tmp\/dgx-spark-benchmark-\d+\.pid$/);
-  expect(fs.existsSync(removed)).toBe(false);
-});
-
-test.each<[string, Record<string, unknown>, RegExp]>([
+test.each<[string, object, RegExp]>([
   [
     "failed requests",
     { completed: 3, failed: 1, errors: ["", "Traceback\nConnectionError: refused", "", ""] },
@@ -307,18 +366,102 @@ test.each<[string, Record<string, unknown>, RegExp]>([
   ],
   ["requests that are not counted at all", { completed: 3, failed: undefined }, /3 of 4 requests completed, 1 failed/],
   ["every request failed", { completed: 0, failed: 4, output_throughput: 0 }, /0 of 4 requests completed, 4 failed/],
-  ["empty answers", { total_output_tokens: 0 }, /0 tokens generated, 32 were asked for/],
-  ["answers cut short", { total_output_tokens: 31 }, /31 tokens generated, 32 were asked for/],
+  ["empty answers", { output_lens: [0, 0, 0, 0] }, /4 of 4 answers have 0 tokens, 3 were asked for/],
+  ["answers cut short", { output_lens: [3, 2, 3, 1] }, /2 of 4 answers have 1, 2 tokens, 3 were asked for/],
+  ["one too long, one too short", { output_lens: [3, 2, 4, 3] }, /2 of 4 answers have 2, 4 tokens, 3 were asked for/],
+  [
+    "more pieces than tokens",
+    { itls: Array.from({ length: 4 }, () => [0.1, 0.1, 0.1]) },
+    /came in 4 pieces and has 3 tokens: the counts of server and client are apart/,
+  ],
+  ["no first token", { ttfts: [0.1, 0, 0.1, 0.1] }, /an answer has no first token/],
+  ["prompts of another length", { total_input_tokens: 320 }, /80 tokens by the server's count, 64 were asked for/],
 ])("%s fail the run, and nothing is kept", async (_, change, message) => {
-  image({ ...raw, ...change });
-  const { code, stdout, stderr } = await run();
-  expect([code, stdout]).toEqual([1, ""]);
-  expect(stderr).toMatch(message);
+  image([{ ...raw, ...change }]);
+  expect(await refused()).toMatch(message);
 });
 
-test("a load tool that fails fails the run, with its last lines", async () => {
-  image(raw, 1);
-  const { code, stdout, stderr } = await run();
-  expect([code, stdout]).toEqual([1, ""]);
-  expect(stderr).toContain("a line of the tool\nconcurrent: the load tool failed, its last lines are above\n");
+test.each<[string, string, string]>([
+  [
+    "the container is another life's",
+    "world = json.load(open(os.environ['FAKE_DOCKER'] + '/containers.json')); world['server']['restarts'] = 1; json.dump(world, open(os.environ['FAKE_DOCKER'] + '/containers.json', 'w'))",
+    "load at 2: the server was restarted in between: container server is running",
+  ],
+  [
+    "the container ended",
+    "json.dump({'server': {'status': 'exited', 'exitCode': 1}}, open(os.environ['FAKE_DOCKER'] + '/containers.json', 'w'))",
+    "load at 2: the server was restarted in between: container server is exited",
+  ],
+])("a server that is restarted in between makes figures worthless: %s", async (_, tool, message) => {
+  image([raw], { tool });
+  expect(await refused()).toBe(message);
+});
+
+test.each<[string, number[], number, string]>([
+  [
+    "another client uses the server meanwhile",
+    [100, 100, 113],
+    0,
+    "load at 2: the server generated 13 tokens meanwhile, 12 were asked for here: somebody else uses it",
+  ],
+  [
+    "the server counts fewer than it tells",
+    [100, 100, 105],
+    0,
+    "load at 2: the server generated 5 tokens meanwhile, 12 were asked for here: it counts otherwise than it tells its clients",
+  ],
+  ["the engine began anew", [100, 100, 12], 0, "load at 2: the server began anew in between"],
+  [
+    "another client is there before",
+    [100],
+    3,
+    "load at 2: 3 requests of somebody else are under way: a measurement beside them says nothing",
+  ],
+])("the server's counters tell: %s", async (_, counts, running, message) => {
+  generated = counts;
+  requestsRunning = running;
+  image([raw]);
+  expect(await refused()).toBe(message);
+});
+
+test("counters may come late, and where there are none it is said", async () => {
+  image([raw]);
+  generated = [100, 100, 100, 106, 112];
+  expect(parseBenchmark((await run()).stdout).method.unchecked).not.toContain(
+    "the server generated these tokens and no others",
+  );
+  generated = undefined;
+  expect(parseBenchmark((await run()).stdout).method.unchecked).toContain(
+    "the server generated these tokens and no others",
+  );
+});
+
+test.each<[string, string[], string | undefined]>([
+  ["Not Active, Not Active, Not Active", ["yes"], undefined],
+  ["Not Active, Active, Not Active", ["yes"], "load at 2: the GPU is slowed down: sw_thermal_slowdown"],
+  ["[N/A], [N/A], Active", ["yes"], "load at 2: the GPU is slowed down: hw_power_brake_slowdown"],
+  ["[N/A], [N/A], [N/A]", [], undefined],
+])("the GPU's clocks are looked at where it tells: %s", async (answer, known, message) => {
+  image([raw]);
+  box.write("bin/nvidia-smi", `#!/bin/sh\necho '${answer}'\n`, 0o755);
+  if (message !== undefined) expect(await refused()).toBe(message);
+  else {
+    const { checks } = parseBenchmark((await run()).stdout).method;
+    expect(checks.filter((each) => each.includes("GPU"))).toHaveLength(known.length);
+  }
+});
+
+test.each(["SIGTERM", "SIGKILL"] as const)("a run that is ended by %s leaves no load", async (signal) => {
+  image([raw], {
+    tool: `open("${box.home}/tool.pid", "w").write(str(os.getpid()) + "\\n"); import time; time.sleep(50)`,
+  });
+  const [program = "", ...args] = words({ repeats: 1, scenarios: [scenario] });
+  const child = spawn(program, args, { cwd: box.home, env: box.environment(), stdio: "ignore" });
+  const tool = () => (fs.existsSync(path.join(box.home, "tool.pid")) ? box.read("tool.pid") : "");
+  await until(() => tool().endsWith("\n"));
+  const load = () => processes((id) => id === tool().trim());
+  expect(load()).toEqual([tool().trim()]);
+  child.kill(signal);
+  await until(() => load().length === 0);
+  expect(load()).toEqual([]);
 });

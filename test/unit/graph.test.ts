@@ -12,7 +12,11 @@ test("outputs are the endpoint, the model, the key, the nodes and the figures", 
   expect(outputs["endpoint"]).toBe("http://10.1.230.180:8000/v1");
   expect(outputs["model"]).toBe("Qwen/Qwen3.5-122B-A10B-FP8");
   expect(outputs["apiKey"]).toBe("a-generated-key");
-  expect(outputs["benchmark"]).toEqual(figures);
+  expect(outputs["benchmark"]).toEqual({
+    ...figures,
+    summary: "single-stream 31.5 tokens/s at 1, TTFT 15.9 ms, TPOT 15.9 ms",
+    comparison: null,
+  });
   expect(outputs["fabric"]).toEqual({ paths: preflight.fabric, allReduce });
   expect(outputs["nodes"]).toEqual([
     { name: "spark-1", host: "10.1.230.180", fabricAddress: "192.168.200.12", facts: machines[0] },

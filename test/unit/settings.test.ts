@@ -47,10 +47,16 @@ test("defaults", () => {
     benchmark: {
       enabled: true,
       timeoutMinutes: 30,
+      repeats: 3,
       scenarios: [
-        { name: "single-stream", maxConcurrency: 1 },
-        { name: "concurrent", maxConcurrency: 4 },
+        { name: "single-stream", concurrency: [1] },
+        { name: "prefill", concurrency: [1], inputTokens: 2048 },
+        { name: "prefill-long", concurrency: [1], inputTokens: 16384 },
+        { name: "load", concurrency: [1, 2, 4, 8, 16] },
+        { name: "shared-prefix", concurrency: [4], prefixTokens: 2048 },
       ],
+      thresholds: [],
+      onBreach: "fail",
     },
   });
 });
@@ -274,10 +280,45 @@ const mistakes: [(string | number)[], unknown, string, RegExp, string][] = [
   ]),
   [
     ["benchmark", "scenarios"],
-    [{ name: "long", requests: 1, maxConcurrency: 1, inputTokens: 65536, outputTokens: 2 }],
+    [{ name: "long", requests: 1, concurrency: [1], inputTokens: 65536, outputTokens: 2 }],
     "benchmark.scenarios[0].inputTokens",
     /makes 65538 tokens, over server.maxModelLen 65536/,
     "pulumi config set --path 'benchmark.scenarios[0].inputTokens' 1024",
+  ],
+  [
+    ["benchmark", "scenarios"],
+    [{ name: "shared", requests: 1, concurrency: [1], inputTokens: 1, prefixTokens: 65534, outputTokens: 2 }],
+    "benchmark.scenarios[0].inputTokens",
+    /makes 65537 tokens, over server.maxModelLen 65536/,
+    "pulumi config set --path 'benchmark.scenarios[0].inputTokens' 1024",
+  ],
+  ...[[2, 2], [4, 1], []].map((concurrency): (typeof mistakes)[0] => [
+    ["benchmark", "scenarios"],
+    [{ name: "load", requests: 1, concurrency, inputTokens: 8, outputTokens: 2 }],
+    "benchmark.scenarios[0].concurrency",
+    concurrency.length === 0 ? /^no level given$/ : /^not rising$/,
+    "in the stack's file: benchmark.scenarios[0].concurrency: [1, 2, 4, 8] (docs/configuration.md)",
+  ]),
+  [
+    ["benchmark", "thresholds"],
+    [{ scenario: "lode", metric: "ttftMilliseconds", atMost: 5 }],
+    "benchmark.thresholds[0].scenario",
+    /^no scenario has this name; there are: single-stream, prefill, prefill-long, load, shared-prefix$/,
+    "pulumi config set --path 'benchmark.thresholds[0].scenario' single-stream",
+  ],
+  [
+    ["benchmark", "thresholds"],
+    [{ scenario: "load", concurrency: 3, metric: "ttftMilliseconds", atMost: 5 }],
+    "benchmark.thresholds[0].concurrency",
+    /^no level of load; its levels are 1, 2, 4, 8, 16$/,
+    "pulumi config set --path 'benchmark.thresholds[0].concurrency' 1",
+  ],
+  [
+    ["benchmark", "thresholds"],
+    [{ scenario: "load", metric: "ttftMilliseconds" }],
+    "benchmark.thresholds[0]",
+    /^no bound: atLeast, atMost or maxWorsePercent$/,
+    "in the stack's file: benchmark.thresholds[0] (docs/configuration.md)",
   ],
 ];
 
@@ -331,14 +372,20 @@ test("a number spelt as a string, as `pulumi config set --path` stores fractions
   expect("settings" in result && result.settings.server.gpuMemoryUtilization).toBe(0.9);
 });
 
-test("the default scenarios are held against the context length, unless nothing is measured", () => {
+test("of the default scenarios those are measured that the context has room for", () => {
+  const names = (length: number) => {
+    const result = parseSettings(having(["server", "maxModelLen"], length));
+    return "settings" in result && result.settings.benchmark.scenarios.map(({ name }) => name);
+  };
+  expect(names(16385)).toEqual(["single-stream", "prefill", "load", "shared-prefix"]);
+  expect(names(1152)).toEqual(["single-stream", "load"]);
   const config = having(["server", "maxModelLen"], 1024) as Record<string, unknown>;
-  expect(problemsOf(config).map(({ key, message }) => [key, message])).toEqual(
-    [0, 1].map((index) => [
-      `benchmark.scenarios[${index}].inputTokens`,
-      "with outputTokens 128 makes 1152 tokens, over server.maxModelLen 1024",
-    ]),
-  );
+  expect(problemsOf(config).map(({ key, message }) => [key, message])).toEqual([
+    [
+      "benchmark.scenarios[0].inputTokens",
+      "with prefixTokens and outputTokens makes 1152 tokens, over server.maxModelLen 1024",
+    ],
+  ]);
   expect(problemsOf({ ...config, benchmark: { enabled: false } })).toEqual([]);
 });
 

@@ -118,35 +118,54 @@ export const allReduce = {
   transport: { "spark-1": "NET/IB", "spark-2": "NET/IB" },
 };
 
+const rate = { median: 31.5, low: 31, high: 32 };
+const latency = { median: 15.9, low: 15.8, high: 16, p90: 16.5, p99: 17 };
+
+/** What the benchmark prints. */
 export const figures = {
-  tool: "vllm bench serve 0.32.0",
-  model: "a-model",
+  version: 1,
+  method: {
+    tool: "vllm bench serve 0.32.0",
+    endpoint: "http://127.0.0.1:8000/v1/completions, streamed",
+    driver: "the head, a-spark",
+    dataset: "random tokens",
+    model: "a-model",
+    repeats: 3,
+    durationSeconds: 97.5,
+    tokensCountedBy: "usage in the server's answers",
+    image: "sha256:1",
+    serverDigest: "2",
+    checks: ["every request completed"],
+    unchecked: [],
+  },
   startedAt: "2026-12-02T00:00:00+00:00",
   scenarios: [
     {
       name: "single-stream",
-      maxConcurrency: 1,
-      inputTokensPerRequest: 1024,
-      outputTokensPerRequest: 128,
-      completedRequests: 8,
-      failedRequests: 0,
-      warmupRequests: 1,
-      seed: 1,
-      durationSeconds: 32.5,
-      requestsPerSecond: 0.25,
-      outputTokensPerSecond: 31.5,
-      totalTokensPerSecond: 283.5,
-      ttftMeanMilliseconds: 2000,
-      ttftMedianMilliseconds: 1989,
-      ttftP99Milliseconds: 2100,
-      tpotMeanMilliseconds: 16,
-      tpotMedianMilliseconds: 15.9,
-      tpotP99Milliseconds: 17,
-      itlMeanMilliseconds: 16,
-      itlMedianMilliseconds: 15.8,
-      itlP99Milliseconds: 20,
+      inputTokens: 1024,
+      prefixTokens: 0,
+      outputTokens: 128,
+      levels: [
+        {
+          concurrency: 1,
+          requests: 4,
+          warmupRequests: 1,
+          seeds: [1, 2, 3],
+          durationSeconds: rate,
+          requestsPerSecond: rate,
+          outputTokensPerSecond: rate,
+          totalTokensPerSecond: rate,
+          promptTokensPerSecond: rate,
+          ttftMilliseconds: latency,
+          tpotMilliseconds: latency,
+          itlMilliseconds: null,
+        },
+      ],
+      peakConcurrency: 1,
+      ended: "all levels measured",
     },
   ],
+  earlier: [],
 };
 
 /** What each script prints, by its file name. A script that is not here fails the test. */

@@ -82,15 +82,15 @@ test.each([
   expect([overlap(left, right), overlap(right, left)]).toEqual([expected, expected]);
 });
 
-test("figures are shown as a table, one row a scenario", () => {
+test("figures are shown as a table, one row a level", () => {
   const outputs = parseOutputs({ endpoint: "http://h:1/v1", model: "m", apiKey: "k", nodes: [], benchmark: figures });
   expect(
     benchmarkTable(outputs)
       .split("\n")
       .map((line) => line.trim().split(/ {2,}/)),
   ).toEqual([
-    ["scenario", "concurrent", "output tok/s", "TTFT ms", "TPOT ms", "completed", "failed"],
-    ["single-stream", "1", "31.5", "1989", "16", "8", "0"],
+    ["scenario", "concurrent", "output tok/s", "TTFT ms", "TPOT ms", "requests"],
+    ["single-stream", "1", "31.5", "16", "16", "4"],
   ]);
 });
 
