@@ -30,6 +30,8 @@ def check_requests(name, raw, requests, prompt_tokens, output_tokens):
     many = max(len(gaps) + 1 for gaps in raw["itls"])
     if many > output_tokens:
         fail(f"{name}: an answer came in {many} pieces and has {output_tokens} tokens: the counts of server and client are apart")
+    if not all(raw["itls"]):
+        fail(f"{name}: an answer came in one piece: the server does not stream, and there is no time between tokens")
     if min(raw["ttfts"]) <= 0:
         fail(f"{name}: an answer has no first token")
     mean = raw["total_input_tokens"] / requests

@@ -145,6 +145,12 @@ def latency(repeats):
     return {**rate([statistics.median(repeat) for repeat in repeats]), "p90": rounded(percentile(every, 90)), "p99": rounded(percentile(every, 99))}
 
 
+def time_per_token(gaps, tokens):
+    """Of one answer, seconds. The load tool takes the first piece for one token, whatever came in it."""
+    pieces = len(gaps) + 1
+    return sum(gaps) / (tokens - tokens / pieces)
+
+
 def figures(scenario, level, runs):
     """The figures of one level, from the load tool's results."""
     output_tokens, prefix = scenario["outputTokens"], scenario["prefixTokens"]
@@ -159,7 +165,7 @@ def figures(scenario, level, runs):
         "totalTokensPerSecond": rate([run["total_token_throughput"] for run in runs]),
         "promptTokensPerSecond": rate([scenario["inputTokens"] / statistics.median(first) for first in firsts]) if alone else None,
         "ttftMilliseconds": latency(firsts),
-        "tpotMilliseconds": latency([[sum(gaps) / (output_tokens - 1) for gaps in run["itls"]] for run in runs]),
+        "tpotMilliseconds": latency([[time_per_token(gaps, output_tokens) for gaps in run["itls"]] for run in runs]),
         "itlMilliseconds": latency([[gap for gaps in run["itls"] for gap in gaps] for run in runs]) if single else None,
     }
 
