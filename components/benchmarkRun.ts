@@ -1,6 +1,6 @@
 import * as pulumi from "@pulumi/pulumi";
 import { type BenchmarkResult, parseBenchmark } from "./benchmark";
-import { breachesOf, type Change, changesBetween, lastGood, renderBreaches, summaryOf } from "./thresholds";
+import { breachesOf, type Change, changesSince, goodRuns, renderBreaches, summaryOf } from "./thresholds";
 import { containerName } from "./container";
 import { remoteStep, resultOf } from "./remoteStep";
 import type { Settings } from "./schema";
@@ -72,13 +72,14 @@ export class BenchmarkRun extends pulumi.ComponentResource {
     const result = resultOf(run, parseBenchmark);
     this.result = result.apply((found) => {
       if (found === undefined) return undefined;
-      const baseline = lastGood(found.earlier, thresholds);
-      const comparison = baseline && { startedAt: baseline.startedAt, changes: changesBetween(found, baseline) };
-      return { ...found, summary: summaryOf(found), comparison: comparison ?? null };
+      const good = goodRuns(found.earlier, thresholds);
+      const last = good.at(-1);
+      const comparison = last ? { startedAt: last.startedAt, changes: changesSince(found, good) } : null;
+      return { ...found, summary: summaryOf(found), comparison };
     });
     // Beside the output, which is there all the same, as the server is.
     result.apply((found) => {
-      const breaches = found === undefined ? [] : breachesOf(found, lastGood(found.earlier, thresholds), thresholds);
+      const breaches = found === undefined ? [] : breachesOf(found, goodRuns(found.earlier, thresholds), thresholds);
       if (breaches.length === 0) return;
       if (onBreach === "fail") throw new pulumi.ResourceError(renderBreaches(breaches), run);
       void pulumi.log.warn(`\n${renderBreaches(breaches)}\n`, run);

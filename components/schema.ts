@@ -173,7 +173,7 @@ const thresholdSchema = z
       .meta({ description: "Upper bound, in the metric's unit.", example: "500" }),
     maxWorsePercent: numeric(z.number().min(0)).optional().meta({
       description:
-        "How much worse than the last run that kept its thresholds, percent. Counts where the ranges of both runs' repeats don't touch, which noise alone seldom does.",
+        "How much worse, percent, the best repeat may be than the worst repeat of the last five runs that kept their thresholds. Noise alone is seldom beyond the worst of five runs.",
       example: "10",
     }),
   })

@@ -210,7 +210,7 @@ test("earlier runs are told, oldest first, and a line that is none is left out; 
   const old = Array.from({ length: 25 }, (_, index) => JSON.stringify({ startedAt: index, scenarios: [] }));
   box.write("runs.jsonl", [...old, "{half"].map((line) => `${line}\n`).join(""));
   const { earlier } = JSON.parse((await run()).stdout) as { earlier: { startedAt: unknown }[] };
-  expect(earlier.map(({ startedAt }) => startedAt)).toEqual([20, 21, 22, 23, 24]);
+  expect(earlier.map(({ startedAt }) => startedAt)).toEqual([15, 16, 17, 18, 19, 20, 21, 22, 23, 24]);
   const kept = box.read("runs.jsonl").trimEnd().split("\n");
   expect(kept).toHaveLength(20);
   const last = JSON.parse(kept.at(-1) ?? "") as { scenarios: { name: string }[] };
