@@ -28,7 +28,7 @@ const levelSchema = z.object({
   ttftMilliseconds: latency,
   /** Time per output token after the first. */
   tpotMilliseconds: latency,
-  /** Time between two tokens. Null: several came at once, so it was not seen. */
+  /** Time between two tokens. Null: too many came together, so it was not seen. */
   itlMilliseconds: latency.nullable(),
 });
 

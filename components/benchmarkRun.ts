@@ -81,7 +81,7 @@ export class BenchmarkRun extends pulumi.ComponentResource {
     result.apply((found) => {
       const breaches = found === undefined ? [] : breachesOf(found, goodRuns(found.earlier, thresholds), thresholds);
       if (breaches.length === 0) return;
-      if (onBreach === "fail") throw new pulumi.ResourceError(renderBreaches(breaches), run);
+      if (onBreach === "fail") throw new pulumi.ResourceError(renderBreaches(breaches), run, true);
       void pulumi.log.warn(`\n${renderBreaches(breaches)}\n`, run);
     });
     this.registerOutputs({ result: this.result });

@@ -279,6 +279,60 @@ test("no secret is in a process list, a file, a log, a container's arguments, or
   for (const secret of secrets) expect(transcript.join("")).not.toContain(secret);
 });
 
+test("a threshold that is not kept fails the update or warns; nothing is measured again, and the server and the outputs stay", async () => {
+  const before = await outputs();
+  const kept = await running();
+  const thresholds = [{ scenario: "single-stream", metric: "outputTokensPerSecond", atLeast: 100_000 }];
+  const upWith = (onBreach: string) =>
+    having(
+      (config) => ({ ...config, benchmark: { ...(config["benchmark"] as object), thresholds, onBreach } }),
+      () => lab("pulumi", "up", "--yes"),
+    );
+  const failed = await upWith("fail");
+  expect(failed.code).not.toBe(0);
+  expect(failed.stdout).toContain("expected  at least 100000 per second");
+  expect(failed.stdout).not.toMatch(/^ +at .*benchmarkRun/m);
+  const warned = await upWith("warn");
+  expect(warned.stdout).toContain("expected  at least 100000 per second");
+  expect([warned.code, resourceCounts(warned.stdout)]).toEqual([0, ["33 unchanged"]]);
+  expect([await outputs(), await running()]).toEqual([before, kept]);
+});
+
+test("another stack uses the endpoint, and is not deployed where the model is too slow for it", async () => {
+  const root = fs.mkdtempSync(path.join(os.tmpdir(), "consumer-"));
+  const folder = path.join(root, "examples/consumer");
+  fs.cpSync("examples/consumer", folder, { recursive: true });
+  fs.copyFileSync("tsconfig.json", path.join(root, "tsconfig.json"));
+  fs.symlinkSync(path.resolve("node_modules"), path.join(root, "node_modules"));
+  const file = path.join(folder, "client.env");
+  const app = (...args: string[]) => attempt(["pulumi", "-C", folder, ...args], { env: pulumiEnvironment() });
+  try {
+    await must(app("stack", "select", "--create", "app"));
+    await must(app("config", "set", "serving", "organization/dgx-spark-serving/lab"));
+    await must(app("config", "set", "minimumTokensPerSecond", "100000"));
+    const refused = await app("up", "--yes", "--skip-preview");
+    expect(refused.code).not.toBe(0);
+    expect(refused.stdout).toMatch(
+      /error: not deployed: [\d.]+ tokens\/s in "single-stream", this application needs 100000\./,
+    );
+    expect(refused.stdout).not.toMatch(/^ +at /m);
+    expect(fs.existsSync(file)).toBe(false);
+    await must(app("config", "set", "minimumTokensPerSecond", "0.1"));
+    await must(app("up", "--yes", "--skip-preview"));
+    const { endpoint, model, apiKey } = await outputs();
+    expect(fs.readFileSync(file, "utf8")).toBe(
+      `OPENAI_BASE_URL=${String(endpoint)}\nOPENAI_MODEL=${String(model)}\nOPENAI_API_KEY=${String(apiKey)}\n`,
+    );
+    expect(fs.statSync(file).mode & 0o777).toBe(0o600);
+    expect(await must(app("stack", "export"))).not.toContain(apiKey);
+    await must(app("destroy", "--yes", "--skip-preview"));
+    expect(fs.existsSync(file)).toBe(false);
+    await must(app("stack", "rm", "--yes", "app"));
+  } finally {
+    fs.rmSync(root, { recursive: true });
+  }
+});
+
 test("a second lab up changes nothing", async () => {
   const before = await running();
   const stdout = await must(lab("up"));

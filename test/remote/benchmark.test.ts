@@ -205,6 +205,23 @@ test("several tokens in one piece are not one: the time between tokens was not s
   expect(level?.tpotMilliseconds.median).toBeCloseTo(40 / 1.5, 3);
 });
 
+test("a few tokens that come together don't hide the time between the others", async () => {
+  const long = (pieces: number) =>
+    saved([0.1, 0.1], {
+      output_lens: [20, 20],
+      itls: [Array<number>(pieces - 1).fill(0.01), Array<number>(19).fill(0.01)],
+    });
+  for (const [pieces, itl] of [
+    [18, 10],
+    [17, undefined],
+  ] as const) {
+    image([long(pieces)]);
+    fs.rmSync(path.join(box.home, "runs.log"), { force: true });
+    const { stdout } = await run({ ...scenario, requests: 2, concurrency: [1], outputTokens: 20 });
+    expect(parseBenchmark(stdout).scenarios[0]?.levels[0]?.itlMilliseconds?.median).toBe(itl);
+  }
+});
+
 test("earlier runs are told, oldest first, and a line that is none is left out; the file is kept short", async () => {
   image([raw]);
   const old = Array.from({ length: 25 }, (_, index) => JSON.stringify({ startedAt: index, scenarios: [] }));
