@@ -35,7 +35,7 @@ export class BenchmarkRun extends pulumi.ComponentResource {
   constructor(name: string, args: BenchmarkRunArgs, opts?: pulumi.ComponentResourceOptions) {
     super("dgx-spark-serving:index:BenchmarkRun", name, {}, opts);
     const { head, server, settings } = args;
-    const { repeats, scenarios, thresholds, onBreach } = settings.benchmark;
+    const { repeats, scenarios, thresholds, onBreach, keepEarlier } = settings.benchmark;
     const container = containerName(args.deployment, "server");
     const port = String(settings.server.port);
 
@@ -60,7 +60,8 @@ export class BenchmarkRun extends pulumi.ComponentResource {
             port,
             settings.model.name,
             settings.model.path,
-            `${head.directory}/benchmarks.jsonl`,
+            // In the deployment's folder it goes with it.
+            `${head.directory}${keepEarlier ? "-" : "/"}benchmarks.jsonl`,
             JSON.stringify({ repeats, scenarios }),
           ],
         },

@@ -341,6 +341,11 @@ export const schema = z.strictObject({
         description: "Bounds that the figures are held against once the server serves.",
         example: "[…]",
       }),
+      keepEarlier: z.boolean().default(false).meta({
+        description:
+          "Leave the figures of earlier runs on the head when the deployment is destroyed, in `~/.dgx-spark-serving-STACK-benchmarks.jsonl`, so that the next one is compared with them.",
+        example: "true",
+      }),
       onBreach: z.enum(["fail", "warn"]).default("fail").meta({
         description: "What a threshold that is not kept does: the update fails, or warns. The server stays up.",
         example: "warn",

@@ -1,6 +1,7 @@
 """In Ray's container on the head: adds up a tensor over one rank a node, as the engine's ranks do at every layer.
 
 all_reduce.py ADDRESS BACKEND BYTES NODE...: Ray's address, `nccl` or `gloo`, and the nodes' fabric addresses.
+It ends, and its ranks with it, when its stdin does: whoever wanted the figures is gone then.
 Prints JSON: {"busBytesPerSecond", "logs": {node: what NCCL said of its transport}}.
 """
 
@@ -9,6 +10,7 @@ import json
 import os
 import socket
 import sys
+import threading
 import time
 
 import ray
@@ -96,7 +98,13 @@ def run_on(ids, nodes, backend, size):
     return ray.get([rank.run.remote(at, len(nodes), backend, size, nodes[0], port) for at, rank in enumerate(ranks)])
 
 
+def end_with_stdin():
+    sys.stdin.read()
+    os._exit(1)
+
+
 def main():
+    threading.Thread(target=end_with_stdin, daemon=True).start()
     address, backend, size, *nodes = sys.argv[1:]
     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     results = run(nodes, backend, int(size))

@@ -7,7 +7,6 @@ tool takes longer to start than many a measurement does.
 The end of stdin is the end of whoever wanted this: it ends at once then, with the load that it makes.
 """
 
-import contextlib
 import importlib.metadata
 import json
 import os
@@ -32,8 +31,7 @@ def run(argv, folder):
     (command,) = importlib.metadata.entry_points(group="console_scripts", name=argv[0])
     sys.argv = [*argv, "--result-dir", folder, "--result-filename", "result.json"]
     try:
-        with contextlib.redirect_stdout(sys.stderr):
-            command.load()()
+        command.load()()
     except SystemExit as end:
         if end.code:
             return None
@@ -48,9 +46,12 @@ def run(argv, folder):
         return None
 
 
+# The tool, and whatever it starts, writes to stderr.
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
 threading.Thread(target=read, daemon=True).start()
 while True:
     with tempfile.TemporaryDirectory() as place:
         answer = run(json.loads(lines.get()), place)
-    sys.stderr.flush()
-    print(json.dumps(answer), flush=True)
+    sys.stdout.flush()
+    print(json.dumps(answer), file=answers, flush=True)

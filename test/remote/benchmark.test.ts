@@ -88,7 +88,8 @@ def main():
         log.write(json.dumps(sys.argv) + "\\n")
         log.seek(0)
         times = len(log.readlines())
-    print("a line of the tool")
+    print("a line of the tool", flush=True)
+    os.system("echo a line of its child")
     assert os.environ["OPENAI_API_KEY"] == "${key}"
     ${tool}
     results = json.load(open("${box.home}/results.json"))

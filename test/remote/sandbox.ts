@@ -53,17 +53,17 @@ export class Sandbox {
     return this.exec([...interpreter, path.resolve(scripts, script), ...args], more);
   }
 
-  /** Runs a program to its end. */
-  exec(argv: string[], more: NodeJS.ProcessEnv = {}): Promise<Ended> {
+  /** Runs a program to its end; with `pipe` its stdin stays open until then. */
+  exec(argv: string[], more: NodeJS.ProcessEnv = {}, stdin: "ignore" | "pipe" = "ignore"): Promise<Ended> {
     const [program = "", ...args] = argv;
     const child = spawn(program, args, {
       cwd: this.home,
       env: { ...this.environment(), ...more },
-      stdio: ["ignore", "pipe", "pipe"],
+      stdio: [stdin, "pipe", "pipe"],
     });
     const ended: Ended = { code: null, stdout: "", stderr: "" };
-    child.stdout.on("data", (data: Buffer) => (ended.stdout += data.toString()));
-    child.stderr.on("data", (data: Buffer) => (ended.stderr += data.toString()));
+    child.stdout?.on("data", (data: Buffer) => (ended.stdout += data.toString()));
+    child.stderr?.on("data", (data: Buffer) => (ended.stderr += data.toString()));
     return new Promise((resolve, reject) => {
       child.on("error", reject);
       child.on("close", (code) => {

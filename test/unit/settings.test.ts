@@ -56,6 +56,7 @@ test("defaults", () => {
         { name: "shared-prefix", concurrency: [4], prefixTokens: 2048 },
       ],
       thresholds: [],
+      keepEarlier: false,
       onBreach: "fail",
     },
   });
