@@ -82,8 +82,9 @@ export class BenchmarkRun extends pulumi.ComponentResource {
     result.apply((found) => {
       const breaches = found === undefined ? [] : breachesOf(found, goodRuns(found.earlier, thresholds), thresholds);
       if (breaches.length === 0) return;
-      if (onBreach === "fail") throw new pulumi.ResourceError(renderBreaches(breaches), run, true);
-      void pulumi.log.warn(`\n${renderBreaches(breaches)}\n`, run);
+      // An error that is logged fails the update; one that is thrown would be shown with its stack.
+      const tell = onBreach === "fail" ? pulumi.log.error : pulumi.log.warn;
+      void tell(`\n${renderBreaches(breaches)}\n`, run);
     });
     this.registerOutputs({ result: this.result });
   }

@@ -106,8 +106,8 @@ test("lab up ends with an endpoint, an answer and figures", () => {
   ]);
   expect(firstUp.stdout).toMatch(/^endpoint: {2}http:\/\/10\.1\.230\.180:8000\/v1$/m);
   expect(firstUp.stdout).toMatch(/^question: {2}.+\n(reasoning: .+\n)?answer: {4}.+$/m);
-  expect(firstUp.stdout).toMatch(/^single-stream +1 +[\d.]+ .* 4 +0$/m);
-  expect(firstUp.stdout).toMatch(/^concurrent +4 +[\d.]+ .* 8 +0$/m);
+  expect(firstUp.stdout).toMatch(/^single-stream +1 +[\d.]+ .* 4$/m);
+  expect(firstUp.stdout).toMatch(/^load +4 +[\d.]+ .* 8$/m);
 });
 
 test("the load was followed in the output", () => {
@@ -291,7 +291,7 @@ test("a threshold that is not kept fails the update or warns; nothing is measure
   const failed = await upWith("fail");
   expect(failed.code).not.toBe(0);
   expect(failed.stdout).toContain("expected  at least 100000 per second");
-  expect(failed.stdout).not.toMatch(/^ +at .*benchmarkRun/m);
+  expect(failed.stdout).not.toMatch(/^ +at .*:\d+:\d+/m);
   const warned = await upWith("warn");
   expect(warned.stdout).toContain("expected  at least 100000 per second");
   expect([warned.code, resourceCounts(warned.stdout)]).toEqual([0, ["33 unchanged"]]);
