@@ -82,10 +82,15 @@ export class BenchmarkRun extends pulumi.ComponentResource {
     result.apply((found) => {
       const breaches = found === undefined ? [] : breachesOf(found, goodRuns(found.earlier, thresholds), thresholds);
       if (breaches.length === 0) return;
-      // An error that is logged fails the update; one that is thrown would be shown with its stack.
-      const tell = onBreach === "fail" ? pulumi.log.error : pulumi.log.warn;
-      void tell(`\n${renderBreaches(breaches)}\n`, run);
+      if (onBreach === "warn") void pulumi.log.warn(`\n${renderBreaches(breaches)}\n`, run);
+      else throw withoutStack(new pulumi.RunError(renderBreaches(breaches)));
     });
     this.registerOutputs({ result: this.result });
   }
+}
+
+/** Pulumi leaves a `RunError`'s stack out while the program runs, and shows it of one that comes after its end. */
+function withoutStack(error: pulumi.RunError): pulumi.RunError {
+  error.stack = error.message;
+  return error;
 }
