@@ -173,32 +173,37 @@ test("each Spark holds one rank, and they talk over the fabric alone", async () 
   expect(after.management - before.management).toBeLessThan(2_000);
 });
 
-test("an API with known timing is measured right, and what is no good measurement is refused", async () => {
-  const { good, refused } = await withKnownTiming(head, async () => ({
-    good: await measureKnownTiming(head, 20, 24, 22),
-    refused: await Promise.all([10, 11, 12, 13].map((tokens) => measureKnownTiming(head, tokens))),
-  }));
-  const levels = parseBenchmark(await must(Promise.resolve(good))).scenarios.flatMap((scenario) => scenario.levels);
-  const close = (value: number | undefined, expected: number) => {
-    expect(Math.abs((value ?? NaN) / expected - 1)).toBeLessThan(0.05);
-  };
-  for (const { ttftMilliseconds } of levels) close(ttftMilliseconds.median, 200);
-  const [plain, pieces, stalled] = levels;
-  close(plain?.tpotMilliseconds.median, 50);
-  close(plain?.itlMilliseconds?.median, 50);
-  close(plain?.outputTokensPerSecond.median, 20 / (0.2 + 19 * 0.05));
-  // Four tokens a piece, which the load tool takes for one.
-  close(pieces?.tpotMilliseconds.median, 50);
-  expect(pieces?.itlMilliseconds).toBeNull();
-  close(stalled?.tpotMilliseconds.median, (21 * 50 + 500) / 21);
-  close(stalled?.itlMilliseconds?.median, 50);
-  expect(refused.map(({ code, stdout }) => [code, stdout])).toEqual(Array(4).fill([1, ""]));
-  const said = refused.map(({ stderr }) => stderr.trimEnd().split("\n").at(-2));
-  expect(said[0]).toMatch(/^case-10 at 1: 2 of 2 answers have \d+ tokens, 10 were asked for$/);
-  expect(said[1]).toMatch(/^case-11 at 1: an answer came in 12 pieces and has 11 tokens: /);
-  expect(said[2]).toMatch(/^case-12 at 1: 2 of 2 answers have \d+ tokens, 12 were asked for$/);
-  expect(said[3]).toMatch(/^case-13 at 1: 0 of 2 requests completed, 2 failed\. Service Unavailable$/);
-});
+// Again, since the machine may be busy with something else just then.
+test(
+  "an API with known timing is measured right, and what is no good measurement is refused",
+  { retry: 2 },
+  async () => {
+    const { good, refused } = await withKnownTiming(head, async () => ({
+      good: await measureKnownTiming(head, 20, 24, 22),
+      refused: await Promise.all([10, 11, 12, 13].map((tokens) => measureKnownTiming(head, tokens))),
+    }));
+    const levels = parseBenchmark(await must(Promise.resolve(good))).scenarios.flatMap((scenario) => scenario.levels);
+    const close = (value: number | undefined, expected: number) => {
+      expect(Math.abs((value ?? NaN) / expected - 1)).toBeLessThan(0.05);
+    };
+    for (const { ttftMilliseconds } of levels) close(ttftMilliseconds.median, 200);
+    const [plain, pieces, stalled] = levels;
+    close(plain?.tpotMilliseconds.median, 50);
+    close(plain?.itlMilliseconds?.median, 50);
+    close(plain?.outputTokensPerSecond.median, 20 / (0.2 + 19 * 0.05));
+    // Four tokens a piece, which the load tool takes for one.
+    close(pieces?.tpotMilliseconds.median, 50);
+    expect(pieces?.itlMilliseconds).toBeNull();
+    close(stalled?.tpotMilliseconds.median, (21 * 50 + 500) / 21);
+    close(stalled?.itlMilliseconds?.median, 50);
+    expect(refused.map(({ code, stdout }) => [code, stdout])).toEqual(Array(4).fill([1, ""]));
+    const said = refused.map(({ stderr }) => stderr.trimEnd().split("\n").at(-2));
+    expect(said[0]).toMatch(/^case-10 at 1: 2 of 2 answers have \d+ tokens, 10 were asked for$/);
+    expect(said[1]).toMatch(/^case-11 at 1: an answer came in 12 pieces and has 11 tokens: /);
+    expect(said[2]).toMatch(/^case-12 at 1: 2 of 2 answers have \d+ tokens, 12 were asked for$/);
+    expect(said[3]).toMatch(/^case-13 at 1: 0 of 2 requests completed, 2 failed\. Service Unavailable$/);
+  },
+);
 
 test("Ray does nothing for those who don't have its token", async () => {
   const client = (...variables: string[]) =>
