@@ -2,7 +2,7 @@ import { z } from "zod";
 
 import { LabError } from "./run";
 import { runSchema } from "../../components/benchmark";
-import { table } from "../../components/table";
+import { renderFigures } from "../../components/report/terminal";
 
 const outputsSchema = z.object({
   endpoint: z.string(),
@@ -70,18 +70,7 @@ export async function chat({ endpoint, model, apiKey }: Outputs): Promise<string
 
 /** The benchmark's figures as a table. */
 export function benchmarkTable({ benchmark }: Outputs): string {
-  if (benchmark === undefined) return "no figures: benchmark.enabled is false";
-  const rows = benchmark.scenarios.flatMap(({ name, levels }) =>
-    levels.map((level) => [
-      name,
-      String(level.concurrency),
-      level.outputTokensPerSecond.median.toFixed(1),
-      level.ttftMilliseconds.median.toFixed(0),
-      level.tpotMilliseconds.median.toFixed(0),
-      String(level.requests),
-    ]),
-  );
-  return table([["scenario", "concurrent", "output tok/s", "TTFT ms", "TPOT ms", "requests"], ...rows]);
+  return benchmark === undefined ? "no figures: benchmark.enabled is false" : renderFigures(benchmark);
 }
 
 /** A model with random weights says anything: control characters must not reach the terminal. */

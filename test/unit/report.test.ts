@@ -229,9 +229,9 @@ test("the terminal's table has the figures of each level", () => {
   expect(renderFigures({ ...result, scenarios: [single, two] })).toBe(
     [
       "scenario       concurrency  requests  output tokens/s   TTFT p50 ms  TTFT p99 ms  TPOT p50 ms  TPOT p99 ms  ITL p50 ms",
-      "single-stream            1         4  24.0 [22.8–25.9]          400         1200         41.7         70.8  –",
-      "load                     8        18  120 [114–130]            2500         7500         66.7          113  60.0",
-      "load                    16        34  118 [112–127]           14000        42000          136          231  122",
+      "single-stream            1         4  24.0 [22.8–25.9]          400         1200         41.7         70.8           –",
+      "load                     8        18  120 [114–130]            2500         7500         66.7          113        60.0",
+      "load                    16        34  118 [112–127]           14000        42000          136          231         122",
     ].join("\n"),
   );
 });
