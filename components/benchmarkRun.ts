@@ -70,20 +70,24 @@ export class BenchmarkRun extends pulumi.ComponentResource {
       },
       { parent: this, dependsOn: served },
     );
-    const result = resultOf(run, parseBenchmark);
-    this.result = result.apply((found) => {
+    const measured = resultOf(run, (text) => {
+      const result = parseBenchmark(text);
+      return { result, good: goodRuns(result.earlier, thresholds) };
+    });
+    this.result = measured.apply((found) => {
       if (found === undefined) return undefined;
-      const good = goodRuns(found.earlier, thresholds);
+      const { result, good } = found;
       const last = good.at(-1);
-      const comparison = last ? { startedAt: last.startedAt, changes: changesSince(found, good) } : null;
-      return { ...found, summary: summaryOf(found), comparison };
+      const comparison = last ? { startedAt: last.startedAt, changes: changesSince(result, good) } : null;
+      return { ...result, summary: summaryOf(result), comparison };
     });
     // Beside the output, which is there all the same, as the server is.
-    result.apply((found) => {
-      const breaches = found === undefined ? [] : breachesOf(found, goodRuns(found.earlier, thresholds), thresholds);
+    measured.apply((found) => {
+      const breaches = found ? breachesOf(found.result, found.good, thresholds) : [];
       if (breaches.length === 0) return;
-      if (onBreach === "warn") void pulumi.log.warn(`\n${renderBreaches(breaches)}\n`, run);
-      else throw withoutStack(new pulumi.RunError(renderBreaches(breaches)));
+      const told = renderBreaches(breaches);
+      if (onBreach === "warn") void pulumi.log.warn(`\n${told}\n`, run);
+      else throw withoutStack(new pulumi.RunError(told));
     });
     this.registerOutputs({ result: this.result });
   }

@@ -28,6 +28,7 @@ import urllib.request
 
 from bench_checks import Surroundings
 from containers import docker, fail
+from files import text_of, write_whole
 from server_api import DIRECT
 
 # A level of concurrency that brings less than this share of more throughput is the last.
@@ -56,12 +57,10 @@ class Tool:
     """The load tool in the container. It ends, with its load, when its stdin does: with this driver, however that ends."""
 
     def __init__(self, container, key):
-        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "load_tool.py"), encoding="utf-8") as file:
-            source = file.read()
         self.said = tempfile.TemporaryFile()
         # The key goes by the environment of the docker client, never by an argument.
         self.process = subprocess.Popen(
-            ["docker", "exec", "--interactive", "--env", "OPENAI_API_KEY", container, "python3", "-c", source],
+            ["docker", "exec", "--interactive", "--env", "OPENAI_API_KEY", container, "python3", "-c", text_of("load_tool.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.said,
@@ -121,15 +120,6 @@ def warm_up(name, scenario, requests, port, model, key, seed):
         fail(f"{name}: {len(problems)} of {len(bodies)} requests of the warm-up failed. {problems[0]}")
 
 
-def percentile(values, percent):
-    """As numpy has it: between the two nearest values."""
-    values = sorted(values)
-    at = (len(values) - 1) * percent / 100
-    low = int(at)
-    high = min(low + 1, len(values) - 1)
-    return values[low] + (values[high] - values[low]) * (at - low)
-
-
 def rounded(value):
     """Six digits: more than any measurement has."""
     return float(f"{value:.6g}")
@@ -143,8 +133,10 @@ def rate(values):
 def latency(repeats):
     """A time of each request of each repeat, seconds; told in milliseconds."""
     repeats = [[1000 * value for value in repeat] for repeat in repeats]
-    every = [value for repeat in repeats for value in repeat]
-    return {**rate([statistics.median(repeat) for repeat in repeats]), "p90": rounded(percentile(every, 90)), "p99": rounded(percentile(every, 99))}
+    # As numpy has them: between the two nearest values.
+    percentiles = statistics.quantiles([value for repeat in repeats for value in repeat], n=100, method="inclusive")
+    medians = [statistics.median(repeat) for repeat in repeats]
+    return {**rate(medians), "p90": rounded(percentiles[89]), "p99": rounded(percentiles[98])}
 
 
 def time_per_token(gaps, tokens):
@@ -217,7 +209,8 @@ class Driver:
 
     def sweep(self, scenario):
         """Levels one after the other, as long as more at once brings more."""
-        levels, ended, peak = [], "all levels measured", None
+        levels, ended = [], "all levels measured"
+        peak, most = scenario["concurrency"][0], 0
         for level in scenario["concurrency"]:
             found = self.measure(scenario, level)
             levels.append(found)
@@ -225,14 +218,14 @@ class Driver:
                 ended = "TTFT over its bound"
                 break
             speed = found["outputTokensPerSecond"]["median"]
-            before = peak and peak["outputTokensPerSecond"]["median"]
-            if peak is None or speed > before:
-                peak = found
-            if before is not None and speed < before * (1 + GROWTH):
+            grew = speed >= most * (1 + GROWTH)
+            if speed > most:
+                peak, most = level, speed
+            if not grew:
                 ended = "throughput stopped growing"
                 break
         lengths = {name: scenario[name] for name in ("name", "inputTokens", "prefixTokens", "outputTokens")}
-        return {**lengths, "levels": levels, "peakConcurrency": (peak or levels[0])["concurrency"], "ended": ended}
+        return {**lengths, "levels": levels, "peakConcurrency": peak, "ended": ended}
 
     def method(self):
         checks, unchecked = self.surroundings.told()
@@ -267,14 +260,6 @@ def earlier_runs(path):
     return runs
 
 
-def keep(path, runs):
-    """Writes the history whole, or not at all."""
-    draft = f"{path}.{os.getpid()}"
-    with open(draft, "w", encoding="utf-8") as file:
-        file.writelines(f"{json.dumps(run)}\n" for run in runs[-KEPT:])
-    os.replace(draft, path)
-
-
 def main(container, port, model, tokenizer, history, plan):
     plan = json.loads(plan)
     began = time.monotonic()
@@ -283,7 +268,7 @@ def main(container, port, model, tokenizer, history, plan):
     scenarios = [driver.sweep(scenario) for scenario in plan["scenarios"]]
     run = {"startedAt": driver.started.isoformat(timespec="seconds"), "scenarios": scenarios}
     earlier = earlier_runs(history)
-    keep(history, [*earlier, run])
+    write_whole(history, "".join(f"{json.dumps(each)}\n" for each in [*earlier, run][-KEPT:]))
     method["durationSeconds"] = rounded(time.monotonic() - began)
     print(json.dumps({"version": 1, "method": method, **run, "earlier": earlier[-TOLD:]}))
 

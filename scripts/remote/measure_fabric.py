@@ -9,6 +9,7 @@ import os
 import sys
 
 from containers import docker, fail
+from files import text_of, write_whole
 
 container, server, kept, seconds, *arguments = sys.argv[1:]
 
@@ -35,11 +36,9 @@ if known is not None:
     print(json.dumps({"changed": False, **known}))
     sys.exit(0)
 print(f"all-reduce over {len(arguments) - 3} nodes", file=sys.stderr, flush=True)
-with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "all_reduce.py"), encoding="utf-8") as file:
-    source = file.read()
 # `timeout` inside: the end of `docker exec` does not end what it started. It reads a pipe that nobody writes to, and ends when
 # that does, which is when this step has ended, however it did.
-bounded = ["timeout", "--kill-after=5", seconds, "python3", "-c", source, *arguments]
+bounded = ["timeout", "--kill-after=5", seconds, "python3", "-c", text_of("all_reduce.py"), *arguments]
 open_end, _ = os.pipe()
 done = docker("exec", "--interactive", container, *bounded, stdin=open_end)
 if done.returncode != 0:
@@ -47,8 +46,5 @@ if done.returncode != 0:
     lines = "\n".join(done.stderr.strip().splitlines()[-20:])
     fail(f"{lines}\n\nthe nodes could not add up a tensor over the fabric: {why}")
 result = json.loads(done.stdout.strip().splitlines()[-1])
-draft = f"{kept}.new"
-with open(draft, "w", encoding="utf-8") as file:
-    json.dump({"madeFor": made_for, "result": result}, file)
-os.replace(draft, kept)
+write_whole(kept, json.dumps({"madeFor": made_for, "result": result}))
 print(json.dumps({"changed": True, **result}))

@@ -4,16 +4,16 @@ Run by itself it explains the log on stdin.
 """
 
 import json
-import os
 import re
 import sys
+
+from files import text_of
 
 # Characters of a matching line that are shown: some lines hold all the engine's arguments.
 SHOWN = 300
 
-with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "signatures.json"), encoding="utf-8") as file:
-    # ASCII, so that \w and \d mean what they mean in the tests' JavaScript.
-    TABLE = [(row, re.compile(row["pattern"], re.ASCII)) for row in json.load(file)]
+# ASCII, so that \w and \d mean what they mean in the tests' JavaScript.
+TABLE = [(row, re.compile(row["pattern"], re.ASCII)) for row in json.loads(text_of("signatures.json"))]
 
 
 def filled(text, groups):

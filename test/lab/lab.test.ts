@@ -19,7 +19,7 @@ import { operatorKey } from "../../scripts/virtual-sparks/keys";
 import { MANAGEMENT, type Node, topology } from "../../scripts/virtual-sparks/topology";
 import { measureKnownTiming, withKnownTiming } from "./benchmark";
 import { expectedPreview, having, labRows, previewed, updated } from "./changes";
-import { lab, labSettings, must, stackFile, transcript } from "./run";
+import { lab, labSettings, must, pulumiIn, stackFile, transcript } from "./run";
 
 // One deployment on two virtual Sparks, from nothing to nothing. The cases build on each other, in this order.
 
@@ -179,10 +179,10 @@ test(
   { retry: 2 },
   async () => {
     const { good, refused } = await withKnownTiming(head, async () => ({
-      good: await measureKnownTiming(head, 20, 24, 22),
+      good: await must(measureKnownTiming(head, 20, 24, 22)),
       refused: await Promise.all([10, 11, 12, 13].map((tokens) => measureKnownTiming(head, tokens))),
     }));
-    const levels = parseBenchmark(await must(Promise.resolve(good))).scenarios.flatMap((scenario) => scenario.levels);
+    const levels = parseBenchmark(good).scenarios.flatMap((scenario) => scenario.levels);
     const close = (value: number | undefined, expected: number) => {
       expect(Math.abs((value ?? NaN) / expected - 1)).toBeLessThan(0.05);
     };
@@ -310,7 +310,7 @@ test("another stack uses the endpoint, and is not deployed where the model is to
   fs.copyFileSync("tsconfig.json", path.join(root, "tsconfig.json"));
   fs.symlinkSync(path.resolve("node_modules"), path.join(root, "node_modules"));
   const file = path.join(folder, "client.env");
-  const app = (...args: string[]) => attempt(["pulumi", "-C", folder, ...args], { env: pulumiEnvironment() });
+  const app = pulumiIn(folder);
   try {
     await must(app("stack", "select", "--create", "app"));
     await must(app("config", "set", "serving", "organization/dgx-spark-serving/lab"));
@@ -360,7 +360,7 @@ test("from another checkout, in another folder, nothing changes", async () => {
     const project = parse(fs.readFileSync(`${PROJECT}/Pulumi.yaml`, "utf8")) as object;
     fs.writeFileSync(path.join(folder, "Pulumi.yaml"), stringify({ ...project, main: program }));
     fs.copyFileSync(stackFile, path.join(folder, path.basename(stackFile)));
-    const there = (...args: string[]) => attempt(["pulumi", "-C", folder, ...args], { env: pulumiEnvironment() });
+    const there = pulumiIn(folder);
     await must(there("stack", "select", "lab"));
     expect(resourceCounts(await must(there("preview")))).toEqual(["33 unchanged"]);
   } finally {
@@ -624,7 +624,7 @@ describe("with both Sparks off", () => {
   test("a preview of an empty stack works", async () => {
     // A project folder of its own, so that the lab's stays on its stack.
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), "empty-stack-"));
-    const empty = (...args: string[]) => attempt(["pulumi", "-C", folder, ...args], { env: pulumiEnvironment() });
+    const empty = pulumiIn(folder);
     fs.copyFileSync(`${PROJECT}/Pulumi.yaml`, `${folder}/Pulumi.yaml`);
     fs.copyFileSync(`${PROJECT}/Pulumi.lab.yaml`, `${folder}/Pulumi.empty.yaml`);
     try {

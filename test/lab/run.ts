@@ -1,5 +1,6 @@
 import * as fs from "node:fs";
 import { parse } from "yaml";
+import { pulumiEnvironment } from "../../scripts/virtual-sparks/pulumi";
 import { PROJECT } from "../../scripts/virtual-sparks/project";
 import { attempt, type RunResult } from "../../scripts/virtual-sparks/run";
 
@@ -15,6 +16,12 @@ export async function lab(...args: string[]): Promise<RunResult> {
   if (!args.includes("--show-secrets")) transcript.push(result.stdout, result.stderr);
   return result;
 }
+
+/** `pulumi` for the project in this folder, with the lab's states and passphrase. */
+export const pulumiIn =
+  (folder: string) =>
+  (...args: string[]): Promise<RunResult> =>
+    attempt(["pulumi", "-C", folder, ...args], { env: pulumiEnvironment() });
 
 /** The file of the stack's settings. */
 export const stackFile = `${PROJECT}/Pulumi.lab.yaml`;

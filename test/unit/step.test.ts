@@ -11,9 +11,18 @@ function filesIn(program: string): Record<string, string> {
 test.each([
   ["pull-image.sh", ["pull-image.sh"]],
   ["authorize-fabric-key.sh", ["authorize-fabric-key.sh", "receive-image.sh"]],
-  ["measure_fabric.py", ["all_reduce.py", "containers.py", "measure_fabric.py", "signatures.json", "signatures.py"]],
-  ["wait_for_ray.py", ["containers.py", "ray_nodes.py", "signatures.json", "signatures.py", "wait_for_ray.py"]],
-  ["wait_for_server.py", ["containers.py", "server_api.py", "signatures.json", "signatures.py", "wait_for_server.py"]],
+  [
+    "measure_fabric.py",
+    ["all_reduce.py", "containers.py", "files.py", "measure_fabric.py", "signatures.json", "signatures.py"],
+  ],
+  [
+    "wait_for_ray.py",
+    ["containers.py", "files.py", "ray_nodes.py", "signatures.json", "signatures.py", "wait_for_ray.py"],
+  ],
+  [
+    "wait_for_server.py",
+    ["containers.py", "files.py", "server_api.py", "signatures.json", "signatures.py", "wait_for_server.py"],
+  ],
 ])("%s goes with all that it uses, byte for byte", (script, expected) => {
   const files = filesIn(stepProgram([script]));
   expect(Object.keys(files)).toEqual(expected);
