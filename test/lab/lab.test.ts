@@ -206,10 +206,10 @@ test(
 );
 
 test("Ray does nothing for those who don't have its token", async () => {
-  const client = (...variables: string[]) =>
+  const client = (seconds: number, ...variables: string[]) =>
     execOn(head, [
       ...["docker", "exec", ...variables.flatMap((variable) => ["--env", variable]), "dgx-spark-lab-ray"],
-      ...["timeout", "6", "python3", "-c"],
+      ...["timeout", String(seconds), "python3", "-c"],
       'import ray; ray.init("ray://127.0.0.1:10001"); print(len(ray.nodes()), "nodes")',
     ]);
   const probe = fs.readFileSync("scripts/remote/ray_nodes.py");
@@ -218,11 +218,11 @@ test("Ray does nothing for those who don't have its token", async () => {
       worker,
       [
         ...["docker", "exec", "--interactive", ...variables.flatMap((variable) => ["--env", variable])],
-        ...["dgx-spark-lab-ray", "timeout", "15", "python3", "-", "192.168.200.12:6379"],
+        ...["dgx-spark-lab-ray", "timeout", "60", "python3", "-", "192.168.200.12:6379"],
       ],
       { input: probe.toString() },
     );
-  expect((await must(client())).trim().split("\n").at(-1)).toBe("2 nodes");
+  expect((await must(client(60))).trim().split("\n").at(-1)).toBe("2 nodes");
   expect(await must(nodesOf())).toBe('["192.168.200.12", "192.168.200.13"]\n');
   for (const variables of [["RAY_AUTH_TOKEN=wrong"], ["RAY_AUTH_TOKEN=", "RAY_AUTH_MODE=disabled"]])
     expect(await nodesOf(...variables)).toMatchObject({
@@ -231,7 +231,7 @@ test("Ray does nothing for those who don't have its token", async () => {
       stderr: expect.stringContaining("InvalidAuthToken") as string,
     });
   // Ray's own server for such clients hangs.
-  expect(await client("RAY_AUTH_TOKEN=wrong")).toMatchObject({ code: 124, stdout: "" });
+  expect(await client(10, "RAY_AUTH_TOKEN=wrong")).toMatchObject({ code: 124, stdout: "" });
 });
 
 test("an all-reduce is told again while the server runs, and is refused when it is too slow", async () => {
