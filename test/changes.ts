@@ -179,6 +179,11 @@ export const rows: Row[] = [
     expected: expected({ replace: ["server-api-key", ...server] }),
   },
   {
+    name: "Ray's token made anew",
+    action: { replace: "ray-token" },
+    expected: expected({ replace: ["ray-token", ...engine] }),
+  },
+  {
     name: "`fabric.address` of the worker",
     action: { settings: set(["nodes", 1, "fabric", "address"], "192.168.200.99") },
     expected: expected({ replace: engine, update: [preflight, "image-copy-spark-2"] }),
@@ -259,6 +264,16 @@ export const rows: Row[] = [
     name: "`hostKey` of the worker",
     action: { settings: set(["nodes", 1, "hostKey"], third.hostKey) },
     expected: expected({ update: [...looks, ...workerSteps, "image-copy-spark-2", "spark-2-docker"] }),
+  },
+  {
+    name: "`host` of the head",
+    action: { settings: set(["nodes", 0, "host"], "10.1.230.182") },
+    expected: expected({ update: [...looks, ...steps, "spark-1-docker", "spark-2-docker"] }),
+  },
+  {
+    name: "`hostKey` of the head",
+    action: { settings: set(["nodes", 0, "hostKey"], third.hostKey) },
+    expected: expected({ update: [...looks, ...steps, "spark-1-docker", "spark-2-docker"] }),
   },
   {
     name: "the worker is reached directly (`host`, no `via`)",
