@@ -23,7 +23,9 @@ ray = re.sub("server$", "ray", container)
 
 # What the log says, and how it is shown. Progress bars overwrite each other on one line: the last match counts.
 # Each of vLLM's loaders has a label of its own. All files read is not yet loaded, which has a line of its own.
+WAITING = r"Waiting for creating a placement group of specs for (\d+) seconds"
 STAGES = [
+    (WAITING, "waiting for a place for every rank, {0} s"),
     (
         r"(?:Loading safetensors[^:\n]*|Multi-thread loading shards):\s*(\d+)% Completed \| (\d+)/(\d+)",
         "loading weights: {0} %, {1} of {2} files",
@@ -34,6 +36,9 @@ STAGES = [
     (r"init engine [^\n]*? took ([\d.]+) s", "engine ready after {0} s"),
     (r"Application startup complete", "API up, waiting for a completion"),
 ]
+
+# A node that was there a moment ago, or Ray would not have passed its gate. The engine itself waits half an hour.
+PATIENCE_SECONDS = 100
 
 
 def stage(text):
@@ -54,7 +59,7 @@ class Progress(threading.Thread):
 
     def __init__(self, since):
         super().__init__(daemon=True)
-        self.text = "starting the engine"
+        self.text, self.waited = "starting the engine", 0
         self.logs = subprocess.Popen(
             ["docker", "logs", "--follow", "--since", since, container],
             stdout=subprocess.PIPE,
@@ -68,6 +73,8 @@ class Progress(threading.Thread):
         # In text mode a carriage return ends a line too, so a progress bar is seen while it moves.
         for line in self.logs.stdout:
             self.text = stage(line) or self.text
+            if waiting := re.search(WAITING, line):
+                self.waited = int(waiting[1])
 
 
 class Refusals:
@@ -123,6 +130,11 @@ def main():
     while (elapsed := time.monotonic() - started) < float(seconds):
         if watch.died():
             watch.fail_dead("the engine", stop=True)
+        if progress.waited >= PATIENCE_SECONDS:
+            fail(
+                f"{watch.causes()}{last_lines(container)}\n\nthe engine has waited {progress.waited} s for a node that left Ray's "
+                "cluster. It goes on by itself when that is back, and the next `pulumi up` waits for its answer."
+            )
         if answers(api, float(seconds) - elapsed):
             say(f"{time.monotonic() - started:.0f} s: {model} answers")
             print(json.dumps({"changed": False, "model": model}))

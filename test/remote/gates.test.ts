@@ -221,6 +221,21 @@ test("a load that takes too long: cause and cure, from the log of Ray's containe
 });
 
 test.each([
+  [70, false],
+  [150, true],
+])("an engine that has waited %i s for a place for its ranks", async (waited, ends) => {
+  handle = unavailable;
+  deployment({ log: `INFO [ray_utils.py:467] Waiting for creating a placement group of specs for ${waited} seconds.` });
+  const { code, stderr } = await waitForDeployment(3);
+  expect(code).toBe(1);
+  // It is followed in the output for as long as it goes on.
+  expect(stderr.includes(`s: waiting for a place for every rank, ${waited} s\n`)).toBe(!ends);
+  expect(stderr.includes(`the engine has waited ${waited} s for a node that left Ray's cluster.`)).toBe(ends);
+  expect(stderr.includes("tiny did not answer within 3 s")).toBe(!ends);
+  expect(stderr.includes("(ray-placement-wait)")).toBe(ends);
+});
+
+test.each([
   ["a load ago", "2025-12-31 23:59:59,999", false],
   ["during this load", "2026-01-01 00:00:00,700", true],
 ])("what Ray's own processes wrote %s", async (_, time, counts) => {
