@@ -36,6 +36,7 @@ const related = z.object({
   benchmark: z
     .object({
       enabled: absent(z.boolean()),
+      tool: absent(z.string()),
       scenarios: list(
         z
           .object({
@@ -158,6 +159,11 @@ export function relationProblems(raw: unknown): Problem[] {
         `with prefixTokens and outputTokens makes ${total} tokens, over server.maxModelLen ${server.maxModelLen}`,
       );
     });
+  benchmark.scenarios.forEach(({ prefixTokens = 0 }, index) => {
+    if (benchmark.tool !== "llama-benchy" || prefixTokens === 0) return;
+    const at = ["benchmark", "scenarios", index, "prefixTokens"];
+    report(at, "prompts of llama-benchy share nothing: benchmark.tool vllm-bench has such", removeCommand(at));
+  });
   benchmark.thresholds.forEach(({ scenario: name, concurrency }, index) => {
     const at = ["benchmark", "thresholds", index];
     const scenario = benchmark.scenarios.find((each) => each.name === name);

@@ -1,23 +1,31 @@
 """An API whose timing is known, to measure the measuring: known-timing.py PORT
 
-Answers completions with the first token after 200 ms and then 20 a second. How else a server may behave is chosen by the
-number of tokens that are asked for: see CASES.
+Answers completions and chat completions with the first token after 200 ms and then 20 a second. A streamed chat begins with a
+piece that has a role and no token, at once; the first half of its tokens is thinking. How else a server may behave is chosen
+by the number of tokens that are asked for: see CASES.
 """
 
 import http.server
 import json
 import sys
+import threading
 import time
 
 FIRST, GAP = 0.2, 0.05
+# Tokens of the prompts that are sent as text.
+PROMPT = 64
 CASES = {
     20: {},
     24: {"tokens_a_piece": 4},
     22: {"stall": 0.5},
+    18: {"thinking": "reasoning_content"},
+    16: {"answers": False},
     10: {"usage": False},
     11: {"empty_first": True},
     12: {"error_after": 5},
     13: {"status": 503},
+    30: {"held_back": 20},
+    21: {"slots": threading.Semaphore(2)},
 }
 
 
@@ -37,36 +45,64 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         began = time.monotonic()
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        count, case = body["max_tokens"], CASES[body["max_tokens"]]
-        prompt = len(body["prompt"]) if isinstance(body["prompt"], list) else PROMPT
+        count = body.get("max_tokens") or body["max_completion_tokens"]
+        prompt = len(body["prompt"]) if isinstance(body.get("prompt"), list) else PROMPT
         usage = {"prompt_tokens": prompt, "completion_tokens": count}
         # What is not streamed is a warm-up.
-        status = case.get("status", 200) if body.get("stream") else 200
-        self.send_response(status)
-        self.end_headers()
-        if status != 200:
-            return
         if not body.get("stream"):
-            self.wfile.write(json.dumps({"choices": [{"text": "x"}], "usage": usage}).encode())
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps({"choices": [{"text": "x", "message": {"content": "x"}}], "usage": usage}).encode())
             return
-        self.stream(began, count, usage, **{name: value for name, value in case.items() if name != "status"})
+        case = dict(CASES[count])
+        if status := case.get("status"):
+            self.send_error(status)
+            return
+        self.send_response(200)
+        self.end_headers()
+        if slots := case.pop("slots", None):
+            with slots:
+                self.stream(time.monotonic(), "messages" in body, count, usage, **case)
+        else:
+            self.stream(began, "messages" in body, count, usage, **case)
 
-    def stream(self, began, count, usage_of, tokens_a_piece=1, stall=0, usage=True, empty_first=False, error_after=None):
+    def stream(
+        self,
+        began,
+        chat,
+        count,
+        usage_of,
+        tokens_a_piece=1,
+        held_back=1,
+        stall=0,
+        thinking="reasoning",
+        answers=True,
+        usage=True,
+        empty_first=False,
+        error_after=None,
+    ):
+        if chat:
+            self.event({"choices": [{"delta": {"role": "assistant", "content": ""}}]})
         if empty_first:
-            self.event({"choices": [{"text": ""}]})
-        for token in range(0, count, tokens_a_piece):
-            due = began + FIRST + token * GAP + (stall if token > count / 2 else 0)
+            self.event({"choices": [{"text": "", "delta": {"content": ""}}]})
+        # `held_back` tokens come at once when the last of them is made.
+        for token in [0, *range(held_back, count)][::tokens_a_piece]:
+            tokens = held_back if token == 0 and held_back > 1 else tokens_a_piece
+            due = began + FIRST + (token + tokens - 1 if held_back > 1 else token) * GAP + (stall if token > count / 2 else 0)
             time.sleep(max(0, due - time.monotonic()))
             if token == error_after:
                 self.event({"error": {"message": "the engine is gone"}})
                 return
-            # Without usage the tool counts the text, in which a word is no token.
-            self.event({"choices": [{"text": " spark serving" * tokens_a_piece}]})
+            # Without usage a tool counts the text, in which a word is no token.
+            text = " spark serving" * tokens
+            kind = thinking if token < count / 2 or not answers else "content"
+            self.event({"choices": [{"delta": {kind: text}} if chat else {"text": text}]})
+        if chat:
+            self.event({"choices": [{"delta": {}, "finish_reason": "length"}]})
         if usage:
             self.event({"choices": [], "usage": usage_of})
         self.wfile.write(b"data: [DONE]\n\n")
 
 
-# Tokens of the prompts that are sent as text.
-PROMPT = 64
 http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

@@ -28,6 +28,8 @@ function level(concurrency: number, tokensPerSecond: number, ttft: number): Benc
     outputTokensPerSecond: rate(tokensPerSecond),
     totalTokensPerSecond: rate(tokensPerSecond * 9),
     promptTokensPerSecond: concurrency === 1 ? rate(1024 / (ttft / 1000)) : null,
+    ppTokensPerSecond: null,
+    tgTokensPerSecond: null,
     ttftMilliseconds: latency(ttft),
     tpotMilliseconds: latency((1000 * concurrency) / tokensPerSecond, 1.7),
     itlMilliseconds: latency((900 * concurrency) / tokensPerSecond, 2),
@@ -62,7 +64,7 @@ function run(startedAt: string, factor: number): BenchmarkResult["earlier"][numb
       outputTokensPerSecond: rate(each.outputTokensPerSecond.median * factor),
     })),
   }));
-  return { startedAt, scenarios };
+  return { startedAt, tool: "vllm-bench", scenarios };
 }
 
 const result: BenchmarkResult = {

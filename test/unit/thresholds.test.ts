@@ -11,7 +11,7 @@ function run(speed: number, { noise = 0.5, startedAt = "2026-12-01T00:00:00+00:0
   if (scenario === undefined || level === undefined) throw new Error("no level");
   const outputTokensPerSecond = { median: speed, low: speed - noise, high: speed + noise };
   const levels = [{ ...level, outputTokensPerSecond }];
-  return { startedAt, scenarios: [{ ...scenario, inputTokens, levels }] } satisfies BenchmarkFigures;
+  return { startedAt, tool: "vllm-bench", scenarios: [{ ...scenario, inputTokens, levels }] } satisfies BenchmarkFigures;
 }
 const bound = { scenario: "single-stream", metric: "outputTokensPerSecond" } as const;
 
