@@ -4,10 +4,10 @@ import * as path from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { parseBenchmark } from "../../components/benchmark";
 import { json, processes, Sandbox, serve, until } from "./sandbox";
+import { driver, key, servingImage } from "./serving-image";
 
 type Handler = Parameters<typeof serve>[0];
 
-const key = "a-canary-key";
 const scenario = { name: "load", requests: 4, concurrency: [2], inputTokens: 64, prefixTokens: 0, outputTokens: 3 };
 
 /** What the load tool saves of so many requests: the first token, then one after 10 and one after 30 ms. */
@@ -68,51 +68,10 @@ const metrics = (count: number, running: number) =>
   `# HELP x\nvllm:num_requests_running{engine="0"} ${running}.0\nvllm:num_requests_waiting{engine="0"} 0.0\n` +
   `vllm:generation_tokens_total{engine="0"} ${count}.0\n`;
 
-/**
- * The serving image, in which programs run on this machine. Its load tool saves `results`, one a run, the last one again and
- * again, after `tool`, which is Python. A `change` answers before all else.
- */
-function image(results: unknown[], { tool = "", change = "" } = {}): void {
-  box.write("results.json", results);
-  box.write("docker-world/containers.json", { server: { status: "running" } });
-  box.write("site/vllm-0.dist-info/METADATA", "Metadata-Version: 2.1\nName: vllm\nVersion: 0\n");
-  box.write("site/vllm-0.dist-info/entry_points.txt", "[console_scripts]\nvllm = fake_vllm:main\n");
-  box.write(
-    "site/fake_vllm.py",
-    `import json, os, sys
-def main():
-    with open("${box.home}/runs.log", "a+") as log:
-        log.write(json.dumps([os.getcwd(), *sys.argv]) + "\\n")
-        log.seek(0)
-        times = len(log.readlines())
-    print("a line of the tool", flush=True)
-    os.system("echo a line of its child")
-    assert os.environ["OPENAI_API_KEY"] == "${key}"
-    ${tool}
-    results = json.load(open("${box.home}/results.json"))
-    with open("result.json", "w") as file:
-        json.dump(results[min(times, len(results)) - 1], file)
-`,
-  );
-  box.write(
-    "docker-world/exec",
-    `#!/bin/sh
-case "$*" in
-  ${change}
-  *printenv*) echo ${key} ;;
-  *importlib.metadata.version*) echo 0.32.0 ;;
-  *--interactive*) shift 4; PYTHONPATH='${box.home}/site' exec "$@" ;;
-  *) exit 8 ;;
-esac
-`,
-    0o755,
-  );
-}
-
-const words = (plan: object) => [
-  ...["python3", "-B", path.resolve("scripts/remote/benchmark.py")],
-  ...["server", port, "tiny", "/models/tiny", "runs.jsonl", JSON.stringify({ tool: "vllm-bench", ...plan })],
-];
+const image = (results: unknown[], options?: { tool?: string; change?: string }) => {
+  servingImage(box, results, options);
+};
+const words = (plan: object) => driver(port, { tool: "vllm-bench", ...plan });
 const run = (...scenarios: unknown[]) =>
   box.exec(words({ repeats: 1, scenarios: scenarios.length === 0 ? [scenario] : scenarios }));
 
