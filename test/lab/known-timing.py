@@ -1,8 +1,8 @@
 """An API whose timing is known, to measure the measuring: known-timing.py PORT
 
 Answers completions and chat completions with the first token after 200 ms and then 20 a second. A streamed chat begins with a
-piece that has a role and no token, at once; the first half of its tokens is thinking. How else a server may behave is chosen
-by the number of tokens that are asked for: see CASES.
+piece that has a role and no token, at once, and ends with one that has neither; the first half of its tokens is thinking. How
+else a server may behave is chosen by the number of tokens that are asked for: see CASES.
 """
 
 import http.server
@@ -24,7 +24,7 @@ CASES = {
     11: {"empty_first": True},
     12: {"error_after": 5},
     13: {"status": 503},
-    30: {"held_back": 20},
+    30: {"first_piece": 20},
     21: {"slots": threading.Semaphore(2)},
 }
 
@@ -45,7 +45,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         began = time.monotonic()
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        count = body.get("max_tokens") or body["max_completion_tokens"]
+        count = body["max_tokens"]
         prompt = len(body["prompt"]) if isinstance(body.get("prompt"), list) else PROMPT
         usage = {"prompt_tokens": prompt, "completion_tokens": count}
         # What is not streamed is a warm-up.
@@ -55,15 +55,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(json.dumps({"choices": [{"text": "x", "message": {"content": "x"}}], "usage": usage}).encode())
             return
-        case = dict(CASES[count])
-        if status := case.get("status"):
-            self.send_error(status)
+        case = CASES[count]
+        if "status" in case:
+            self.send_error(case["status"])
             return
         self.send_response(200)
         self.end_headers()
-        if slots := case.pop("slots", None):
-            with slots:
-                self.stream(time.monotonic(), "messages" in body, count, usage, **case)
+        if "slots" in case:
+            with case["slots"]:
+                self.stream(time.monotonic(), "messages" in body, count, usage)
         else:
             self.stream(began, "messages" in body, count, usage, **case)
 
@@ -74,7 +74,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         count,
         usage_of,
         tokens_a_piece=1,
-        held_back=1,
+        first_piece=0,
         stall=0,
         thinking="reasoning",
         answers=True,
@@ -85,19 +85,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if chat:
             self.event({"choices": [{"delta": {"role": "assistant", "content": ""}}]})
         if empty_first:
-            self.event({"choices": [{"text": "", "delta": {"content": ""}}]})
-        # `held_back` tokens come at once when the last of them is made.
-        for token in [0, *range(held_back, count)][::tokens_a_piece]:
-            tokens = held_back if token == 0 and held_back > 1 else tokens_a_piece
-            due = began + FIRST + (token + tokens - 1 if held_back > 1 else token) * GAP + (stall if token > count / 2 else 0)
+            self.event({"choices": [{"text": ""}]})
+        token = 0
+        while token < count:
+            due = began + FIRST + token * GAP + (stall if token > count / 2 else 0)
             time.sleep(max(0, due - time.monotonic()))
             if token == error_after:
                 self.event({"error": {"message": "the engine is gone"}})
                 return
+            tokens = first_piece if token == 0 and first_piece else tokens_a_piece
             # Without usage a tool counts the text, in which a word is no token.
             text = " spark serving" * tokens
             kind = thinking if token < count / 2 or not answers else "content"
             self.event({"choices": [{"delta": {kind: text}} if chat else {"text": text}]})
+            token += tokens
         if chat:
             self.event({"choices": [{"delta": {}, "finish_reason": "length"}]})
         if usage:
