@@ -195,7 +195,14 @@ export const suites: Readonly<Record<BenchmarkTool, z.output<typeof scenarioSche
     { name: "shared-prefix", requests: 8, concurrency: [4], inputTokens: 128, prefixTokens: 2048, outputTokens: 128 },
   ],
   "llama-benchy": [
-    { name: "pp2048-tg128", requests: 4, concurrency: [1, 2, 4], inputTokens: 2048, prefixTokens: 0, outputTokens: 128 },
+    {
+      name: "pp2048-tg128",
+      requests: 4,
+      concurrency: [1, 2, 4],
+      inputTokens: 2048,
+      prefixTokens: 0,
+      outputTokens: 128,
+    },
   ],
 };
 
@@ -347,7 +354,8 @@ export const schema = z.strictObject({
         example: "llama-benchy",
       }),
       scenarios: z.array(scenarioSchema).min(1, "no scenario given").default(suites["vllm-bench"]).meta({
-        description: "What is measured, in this order. Default: those of the tool's suite that fit `server.maxModelLen`.",
+        description:
+          "What is measured, in this order. Default: those of the tool's suite that fit `server.maxModelLen`.",
         example: "[…]",
       }),
       thresholds: z.array(thresholdSchema).default([]).meta({

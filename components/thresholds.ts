@@ -122,12 +122,18 @@ function rangeOf(
   };
 }
 
-/** One line for people: each scenario at its peak. */
+/** One line for people: each scenario at its peak; by `llama-benchy` at each level, as its community writes it. */
 export function summaryOf(run: BenchmarkFigures): string {
   return run.scenarios
-    .map(({ name, peakConcurrency }) => {
+    .map(({ name, peakConcurrency, levels, inputTokens, outputTokens }) => {
       const level = levelOf(run, name);
       if (level === undefined) return name;
+      const known = levels.flatMap(({ concurrency, ppTokensPerSecond: pp, tgTokensPerSecond: tg }) =>
+        pp && tg
+          ? `pp${inputTokens} (c${concurrency}) ${round(pp.median)}, tg${outputTokens} (c${concurrency}) ${round(tg.median)}`
+          : [],
+      );
+      if (known.length > 0) return `${name} ${known.join(", ")} tokens/s`;
       const { outputTokensPerSecond, ttftMilliseconds, tpotMilliseconds } = level;
       return `${name} ${round(outputTokensPerSecond.median)} tokens/s at ${peakConcurrency}, TTFT ${round(ttftMilliseconds.median)} ms, TPOT ${round(tpotMilliseconds.median)} ms`;
     })

@@ -5,8 +5,9 @@ import { execOn } from "../../scripts/virtual-sparks/hosts";
 import type { RunResult } from "../../scripts/virtual-sparks/run";
 import type { Node } from "../../scripts/virtual-sparks/topology";
 
-/** Port of the API with known timing. */
-const port = 8999;
+/** Ports of the API with known timing, and of the deployment's own. */
+const knownTiming = 8999;
+export const deployment = 8000;
 
 /** A scenario whose answers are of so many tokens, which chooses the case. */
 export const timingCase = (outputTokens: number, more: object = {}) => ({
@@ -19,11 +20,12 @@ export const timingCase = (outputTokens: number, more: object = {}) => ({
   ...more,
 });
 
-/** Measures cases with a real load tool, as the benchmark's step does. */
-export async function measureKnownTiming(
+/** Measures scenarios with a real load tool, as the benchmark's step does. */
+export async function measure(
   head: Node,
   tool: BenchmarkTool,
-  ...scenarios: ReturnType<typeof timingCase>[]
+  scenarios: ReturnType<typeof timingCase>[],
+  port = knownTiming,
 ): Promise<RunResult> {
   const step = ["known-timing", tool, ...scenarios.map(({ name }) => name)].join("-");
   const args = [
@@ -38,11 +40,11 @@ export async function measureKnownTiming(
 /** The API with known timing, on the head, for as long as `run` takes. */
 export async function withKnownTiming<T>(head: Node, run: () => Promise<T>): Promise<T> {
   const source = fs.readFileSync("test/lab/known-timing.py", "utf8");
-  const server = execOn(head, ["timeout", "300", "python3", "-c", source, String(port)]);
+  const server = execOn(head, ["timeout", "300", "python3", "-c", source, String(knownTiming)]);
   try {
     return await run();
   } finally {
-    await execOn(head, ["pkill", "-f", `ThreadingHTTPServer.* ${port}$`]);
+    await execOn(head, ["pkill", "-f", `ThreadingHTTPServer.* ${knownTiming}$`]);
     await server;
     await execOn(head, ["sh", "-c", "rm -rf /tmp/known-timing*"]);
   }

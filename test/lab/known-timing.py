@@ -43,6 +43,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_error(404)
 
     def do_POST(self):
+        if not self.path.endswith("/completions"):
+            self.send_error(404)
+            return
         began = time.monotonic()
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         count = body["max_tokens"]

@@ -17,7 +17,7 @@ import { attempt, type RunResult } from "../../scripts/virtual-sparks/run";
 import { until } from "../../scripts/virtual-sparks/wait";
 import { operatorKey } from "../../scripts/virtual-sparks/keys";
 import { MANAGEMENT, type Node, topology } from "../../scripts/virtual-sparks/topology";
-import { measureKnownTiming, timingCase, withKnownTiming } from "./benchmark";
+import { deployment, measure, timingCase, withKnownTiming } from "./benchmark";
 import { expectedPreview, having, labRows, previewed, updated } from "./changes";
 import { lab, labSettings, must, pulumiIn, stackFile, transcript } from "./run";
 
@@ -178,7 +178,7 @@ const close = (value: number | undefined, expected: number) => {
 };
 
 /** Cases that are measured, at one request at once; those after the first three are of chats alone. */
-const measured = {
+const known = {
   plain: { tokens: 20, tpot: 50, itl: 50, perSecond: 20 / (0.2 + 19 * 0.05) },
   // Of the last four tokens only the first is waited for.
   "four tokens a piece": { tokens: 24, tpot: 50, itl: undefined, perSecond: 24 / (0.2 + 20 * 0.05) },
@@ -205,12 +205,12 @@ const refusals: Record<BenchmarkTool, Record<number, RegExp>> = {
 
 // Again, since the machine may be busy with something else just then.
 describe.each(benchmarkTools)("known timing, by %s", { retry: 2 }, (tool) => {
-  const measure = async (...scenarios: ReturnType<typeof timingCase>[]) =>
-    parseBenchmark(await must(withKnownTiming(head, () => measureKnownTiming(head, tool, ...scenarios)))).scenarios;
+  const measured = async (...scenarios: ReturnType<typeof timingCase>[]) =>
+    parseBenchmark(await must(withKnownTiming(head, () => measure(head, tool, scenarios)))).scenarios;
 
   test("it is measured right", async () => {
-    const cases = Object.values(measured).slice(0, tool === "vllm-bench" ? 3 : undefined);
-    const found = await measure(...cases.map(({ tokens }) => timingCase(tokens)));
+    const cases = Object.values(known).slice(0, tool === "vllm-bench" ? 3 : undefined);
+    const found = await measured(...cases.map(({ tokens }) => timingCase(tokens)));
     expect(found).toHaveLength(cases.length);
     for (const [index, { tpot, itl, perSecond }] of cases.entries()) {
       const level = found[index]?.levels[0];
@@ -229,7 +229,7 @@ describe.each(benchmarkTools)("known timing, by %s", { retry: 2 }, (tool) => {
   test("what is no good measurement is refused", async () => {
     const cases = Object.entries(refusals[tool]);
     const refused = await withKnownTiming(head, () =>
-      Promise.all(cases.map(([tokens]) => measureKnownTiming(head, tool, timingCase(Number(tokens))))),
+      Promise.all(cases.map(([tokens]) => measure(head, tool, [timingCase(Number(tokens))]))),
     );
     expect(refused.map(({ code, stdout }) => [code, stdout])).toEqual(cases.map(() => [1, ""]));
     const said = refused.map(({ stderr }) => stderr.trimEnd().split("\n").at(-2));
@@ -239,7 +239,7 @@ describe.each(benchmarkTools)("known timing, by %s", { retry: 2 }, (tool) => {
   test("levels end where the server makes no more, or answers too late", async () => {
     // It makes two answers at once, and the others wait for as long as an answer takes.
     const sweep = { requests: 4, concurrency: [1, 2, 4, 8] };
-    const [grown, late] = await measure(
+    const [grown, late] = await measured(
       timingCase(21, { ...sweep, name: "grown" }),
       timingCase(21, { ...sweep, name: "late", ttftLimitMilliseconds: 500 }),
     );
@@ -254,6 +254,15 @@ describe.each(benchmarkTools)("known timing, by %s", { retry: 2 }, (tool) => {
     expect(grown?.ended).toBe("throughput stopped growing");
     expect([late?.peakConcurrency, late?.ended]).toEqual([2, "TTFT over its bound"]);
   });
+});
+
+test("the deployment's own chats are measured by llama-benchy", { retry: 2 }, async () => {
+  const chat = timingCase(32, { concurrency: [1, 2] });
+  const { method, scenarios } = parseBenchmark(await must(measure(head, "llama-benchy", [chat], deployment)));
+  expect(method.tool).toBe("llama-benchy 0.4.0");
+  expect(method.checks).toContain("the server generated these tokens and no others");
+  expect(scenarios[0]?.levels[0]?.tgTokensPerSecond?.median).toBeGreaterThan(0);
+  await must(execOn(head, ["sh", "-c", "rm -rf /tmp/known-timing*"]));
 });
 
 test("Ray does nothing for those who don't have its token", async () => {
