@@ -11,7 +11,9 @@ from server_api import DIRECT
 MEMORY_WAIT_SHARE = 0.05
 # The counters are written after the answer.
 COUNTERS_SECONDS = 5
-# Prompts are random tokens that are made text and read again, which may join or split some.
+# What comes within this time came at once.
+AT_ONCE_SECONDS = 0.001
+# Prompts are tokens that are made text and read again, which may join or split some.
 PROMPT_SHARE = 0.05
 SLOWDOWNS = ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown")
 
@@ -30,6 +32,8 @@ def check_requests(name, load, requests, prompt_tokens, output_tokens):
         fail(f"{name}: an answer came in {many} pieces and has {output_tokens} tokens: the counts of server and client are apart")
     if not all(load.gaps):
         fail(f"{name}: an answer came in one piece: the server does not stream, and there is no time between tokens")
+    if all(sum(gaps) < AT_ONCE_SECONDS for gaps in load.gaps):
+        fail(f"{name}: all pieces of each answer came at once: the stream is held up on its way, and there is no time between tokens")
     if min(load.firsts) <= 0:
         fail(f"{name}: an answer has no first token")
     mean = load.prompt_tokens / requests

@@ -201,8 +201,9 @@ class Batch:
         prompts = sum(request.end["prompt_tokens"] for request in requests)
         answers = sum(tokens_after_first(request.gaps(), request.end["total_tokens"]) for request in requests)
         self.pp = prompts / (max(firsts) - self.start)
-        # Where each came in one piece, which is no measurement, there is no time between the first token and the last.
-        self.tg = answers / (self.end - min(firsts)) if answers else 0
+        # What came in one piece, which is no measurement, took no time.
+        elapsed = self.end - min(firsts)
+        self.tg = answers / elapsed if elapsed else 0
 
 
 TOOLS = {"vllm-bench": VllmBench, "llama-benchy": LlamaBenchy}

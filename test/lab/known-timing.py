@@ -24,6 +24,7 @@ CASES = {
     11: {"empty_first": True},
     12: {"error_after": 5},
     13: {"status": 503},
+    14: {"buffered": True},
     30: {"first_piece": 20},
     21: {"slots": threading.Semaphore(2)},
 }
@@ -31,13 +32,17 @@ CASES = {
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.0"
+    # What is written is sent when it is flushed, or at the end.
+    wbufsize = -1
+    buffered = False
 
     def log_message(self, *_args):
         pass
 
     def event(self, data):
         self.wfile.write(f"data: {json.dumps(data)}\n\n".encode())
-        self.wfile.flush()
+        if not self.buffered:
+            self.wfile.flush()
 
     def do_GET(self):
         self.send_error(404)
@@ -84,7 +89,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         usage=True,
         empty_first=False,
         error_after=None,
+        buffered=False,
     ):
+        self.buffered = buffered
         if chat:
             self.event({"choices": [{"delta": {"role": "assistant", "content": ""}}]})
         if empty_first:

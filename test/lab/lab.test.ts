@@ -194,11 +194,13 @@ const refusals: Record<BenchmarkTool, Record<number, RegExp>> = {
     11: /: an answer came in 12 pieces and has 11 tokens: /,
     12: /: 2 of 2 answers have \d+ tokens, 12 were asked for$/,
     13: /: 0 of 2 requests completed, 2 failed\. Service Unavailable$/,
+    14: /: all pieces of each answer came at once: /,
   },
   "llama-benchy": {
     10: /: 0 of 2 requests completed, 2 failed\. the answer has no count of its tokens at its end/,
     12: /: 0 of 2 requests completed, 2 failed\. the answer has no count of its tokens at its end/,
     13: /: 0 of 2 requests completed, 2 failed\. HTTP 503: /,
+    14: /: all pieces of each answer came at once: /,
     30: /: 0 of 2 requests completed, 2 failed\. 67% of the answer came in the first of 11 pieces: /,
   },
 };

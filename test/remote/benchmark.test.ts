@@ -358,6 +358,11 @@ test.each<[string, object, RegExp]>([
     { itls: [[0.1], [0.1], [], [0.1]] },
     /an answer came in one piece: the server does not stream/,
   ],
+  [
+    "answers that were held up",
+    { itls: Array.from({ length: 4 }, () => [0.0002, 0.0003]) },
+    /all pieces of each answer came at once: the stream is held up on its way/,
+  ],
   ["no first token", { ttfts: [0.1, 0, 0.1, 0.1] }, /an answer has no first token/],
   ["prompts of another length", { total_input_tokens: 320 }, /80 tokens by the server's count, 64 were asked for/],
 ])("%s fail the run, and nothing is kept", async (_, change, message) => {

@@ -180,6 +180,7 @@ test("what holds for another tool's result holds for its too", async () => {
   expect(await refused(all({ promptTokens: 80 }))).toMatch(/prompts have 80 tokens by the server's count, 64/);
   expect(await refused(all({ pieces: at(1.2, 1.3, 1.4, 1.5, 1.6) }))).toMatch(/came in 5 pieces and has 4 tokens/);
   expect(await refused(all({ pieces: at(1.2) }))).toMatch(/an answer came in one piece/);
+  expect(await refused(all({ pieces: at(1.2, 1.2) }))).toMatch(/all pieces of each answer came at once/);
 });
 
 test("the two tokens of its own requests are no other client's", async () => {
