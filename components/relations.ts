@@ -48,7 +48,9 @@ const related = z.object({
           })
           .catch({ concurrency: [] }),
       ),
-      thresholds: list(z.object({ scenario: absent(z.string()), concurrency: absent(count) }).catch({})),
+      thresholds: list(
+        z.object({ scenario: absent(z.string()), concurrency: absent(count), metric: absent(z.string()) }).catch({}),
+      ),
     })
     .catch({ scenarios: [], thresholds: [] }),
 });
@@ -164,8 +166,10 @@ export function relationProblems(raw: unknown): Problem[] {
     const at = ["benchmark", "scenarios", index, "prefixTokens"];
     report(at, "prompts of llama-benchy share nothing: benchmark.tool vllm-bench has such", removeCommand(at));
   });
-  benchmark.thresholds.forEach(({ scenario: name, concurrency }, index) => {
+  benchmark.thresholds.forEach(({ scenario: name, concurrency, metric }, index) => {
     const at = ["benchmark", "thresholds", index];
+    if (benchmark.tool !== "llama-benchy" && (metric === "ppTokensPerSecond" || metric === "tgTokensPerSecond"))
+      report([...at, "metric"], "only benchmark.tool llama-benchy has this figure");
     const scenario = benchmark.scenarios.find((each) => each.name === name);
     // Without any, that is the mistake.
     if (benchmark.scenarios.length === 0) return;

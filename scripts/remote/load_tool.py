@@ -33,7 +33,7 @@ def run(argv, home, folder):
     for name, text in home.items():
         os.environ["HOME"] = folder
         path = pathlib.Path(folder, name)
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     # The program that the command's name stands for.
     (command,) = importlib.metadata.entry_points(group="console_scripts", name=argv[0])

@@ -416,6 +416,13 @@ test("what is measured by default goes with the tool", () => {
     ],
   ]);
   expect(problemsOf({ ...config, benchmark: { scenarios } })).toEqual([]);
+  const thresholds = [{ scenario: "a", metric: "tgTokensPerSecond", atLeast: 1 }];
+  const by = (tool: string) =>
+    problemsOf({ ...config, benchmark: { tool, scenarios: scenarios.slice(0, 1), thresholds } });
+  expect(by("llama-benchy")).toEqual([]);
+  expect(by("vllm-bench").map(({ key, message }) => [key, message])).toEqual([
+    ["benchmark.thresholds[0].metric", "only benchmark.tool llama-benchy has this figure"],
+  ]);
 });
 
 test("values are taken as they are meant: numbers as text, addresses and paths in one spelling", () => {
