@@ -1,5 +1,10 @@
 import { z } from "zod";
 
+/** The load tools that `tools.py` knows. */
+export const benchmarkTools = ["vllm-bench", "llama-benchy"] as const;
+
+export type BenchmarkTool = (typeof benchmarkTools)[number];
+
 /** A figure that each repeat has one of: their median, the lowest and the highest. */
 const rate = z.object({ median: z.number().positive(), low: z.number(), high: z.number() });
 
@@ -24,6 +29,12 @@ const levelSchema = z.object({
   totalTokensPerSecond: rate,
   /** How fast a prompt is read: its tokens over the time to the first token. Null: requests wait for each other, or share a prefix. */
   promptTokensPerSecond: rate.nullable(),
+  /**
+   * As `llama-benchy` has them, whose requests are sent all at once: prompt tokens a second until each request has its first
+   * token, and output tokens a second from the first token on. Null: another tool.
+   */
+  ppTokensPerSecond: rate.nullable().default(null),
+  tgTokensPerSecond: rate.nullable().default(null),
   /** Time to first token. */
   ttftMilliseconds: latency,
   /** Time per output token after the first. */
@@ -50,6 +61,8 @@ const scenarioResult = z.object({
 export const runSchema = z.object({
   /** When it began. */
   startedAt: z.iso.datetime({ offset: true }),
+  /** What made the load. */
+  tool: z.enum(benchmarkTools).default("vllm-bench"),
   scenarios: z.array(scenarioResult).min(1),
 });
 
@@ -58,6 +71,7 @@ const resultSchema = runSchema.extend({
   version: z.literal(1),
   /** How it was measured. */
   method: z.object({
+    /** What made the load, with its version. */
     tool: z.string(),
     /** Where the requests went, and from which machine. */
     endpoint: z.string(),
@@ -96,6 +110,8 @@ export const benchmarkMetrics = {
   totalTokensPerSecond: "higher",
   requestsPerSecond: "higher",
   promptTokensPerSecond: "higher",
+  ppTokensPerSecond: "higher",
+  tgTokensPerSecond: "higher",
   ttftMilliseconds: "lower",
   tpotMilliseconds: "lower",
   itlMilliseconds: "lower",

@@ -24,7 +24,7 @@ export interface BenchmarkOutput extends BenchmarkResult {
 }
 
 /**
- * A benchmark of the server, by the load tool in the serving image: the model is looked up, then it runs. A run whose figures
+ * A benchmark of the server, by a load tool in the serving image: the model is looked up, then it runs. A run whose figures
  * are not to be trusted fails the resource. Thresholds are held against what it found, each time the program runs: another
  * threshold measures nothing again.
  */
@@ -35,7 +35,7 @@ export class BenchmarkRun extends pulumi.ComponentResource {
   constructor(name: string, args: BenchmarkRunArgs, opts?: pulumi.ComponentResourceOptions) {
     super("dgx-spark-serving:index:BenchmarkRun", name, {}, opts);
     const { head, server, settings } = args;
-    const { repeats, scenarios, thresholds, onBreach, keepEarlier } = settings.benchmark;
+    const { repeats, tool, scenarios, thresholds, onBreach, keepEarlier } = settings.benchmark;
     const container = containerName(args.deployment, "server");
     const port = String(settings.server.port);
 
@@ -62,10 +62,10 @@ export class BenchmarkRun extends pulumi.ComponentResource {
             settings.model.path,
             // In the deployment's folder it goes with it.
             `${head.directory}${keepEarlier ? "-" : "/"}benchmarks.jsonl`,
-            JSON.stringify({ repeats, scenarios }),
+            JSON.stringify({ repeats, tool, scenarios }),
           ],
         },
-        triggers: [server.container.id, { repeats, scenarios }],
+        triggers: [server.container.id, { repeats, tool, scenarios }],
         timeoutSeconds: Math.ceil(settings.benchmark.timeoutMinutes * 60),
       },
       { parent: this, dependsOn: served },

@@ -36,6 +36,7 @@ const related = z.object({
   benchmark: z
     .object({
       enabled: absent(z.boolean()),
+      tool: absent(z.string()),
       scenarios: list(
         z
           .object({
@@ -47,7 +48,9 @@ const related = z.object({
           })
           .catch({ concurrency: [] }),
       ),
-      thresholds: list(z.object({ scenario: absent(z.string()), concurrency: absent(count) }).catch({})),
+      thresholds: list(
+        z.object({ scenario: absent(z.string()), concurrency: absent(count), metric: absent(z.string()) }).catch({}),
+      ),
     })
     .catch({ scenarios: [], thresholds: [] }),
 });
@@ -158,8 +161,15 @@ export function relationProblems(raw: unknown): Problem[] {
         `with prefixTokens and outputTokens makes ${total} tokens, over server.maxModelLen ${server.maxModelLen}`,
       );
     });
-  benchmark.thresholds.forEach(({ scenario: name, concurrency }, index) => {
+  benchmark.scenarios.forEach(({ prefixTokens = 0 }, index) => {
+    if (benchmark.tool !== "llama-benchy" || prefixTokens === 0) return;
+    const at = ["benchmark", "scenarios", index, "prefixTokens"];
+    report(at, "prompts of llama-benchy share nothing: benchmark.tool vllm-bench has such", removeCommand(at));
+  });
+  benchmark.thresholds.forEach(({ scenario: name, concurrency, metric }, index) => {
     const at = ["benchmark", "thresholds", index];
+    if (benchmark.tool !== "llama-benchy" && (metric === "ppTokensPerSecond" || metric === "tgTokensPerSecond"))
+      report([...at, "metric"], "only benchmark.tool llama-benchy has this figure");
     const scenario = benchmark.scenarios.find((each) => each.name === name);
     // Without any, that is the mistake.
     if (benchmark.scenarios.length === 0) return;

@@ -1,7 +1,7 @@
 import * as net from "node:net";
 import * as path from "node:path";
 import { z } from "zod";
-import { type BenchmarkMetric, benchmarkMetrics } from "./benchmark";
+import { type BenchmarkMetric, benchmarkMetrics, type BenchmarkTool, benchmarkTools } from "./benchmark";
 import { codes } from "./preflight/codes";
 
 /**
@@ -127,7 +127,7 @@ export const scenarioSchema = z.strictObject({
     .meta({ description: "Name of the scenario in the output.", example: "single-stream" }),
   requests: positive.meta({
     description:
-      "Requests of one repeat, at each level of concurrency; twice as many as are under way at once, if that is more.",
+      "Requests of one repeat, at each level of concurrency: at least twice as many as are under way at once, and rounded up to a multiple of that.",
     example: "8",
   }),
   concurrency: z
@@ -182,14 +182,29 @@ const thresholdSchema = z
     "no bound: atLeast, atMost or maxWorsePercent",
   );
 
-/** What people with Sparks ask: one stream, how fast a prompt is read, how many at once, and what the prefix cache gives. */
-const suite: z.output<typeof scenarioSchema>[] = [
-  { name: "single-stream", requests: 4, concurrency: [1], inputTokens: 1024, prefixTokens: 0, outputTokens: 128 },
-  { name: "prefill", requests: 4, concurrency: [1], inputTokens: 2048, prefixTokens: 0, outputTokens: 2 },
-  { name: "prefill-long", requests: 2, concurrency: [1], inputTokens: 16384, prefixTokens: 0, outputTokens: 2 },
-  { name: "load", requests: 4, concurrency: [1, 2, 4, 8, 16], inputTokens: 1024, prefixTokens: 0, outputTokens: 128 },
-  { name: "shared-prefix", requests: 8, concurrency: [4], inputTokens: 128, prefixTokens: 2048, outputTokens: 128 },
-];
+/**
+ * What is measured where nobody chose. By the engine's own tool what people with Sparks ask: one stream, how fast a prompt is
+ * read, how many at once, and what the prefix cache gives. By `llama-benchy` what its community compares.
+ */
+export const suites: Readonly<Record<BenchmarkTool, z.output<typeof scenarioSchema>[]>> = {
+  "vllm-bench": [
+    { name: "single-stream", requests: 4, concurrency: [1], inputTokens: 1024, prefixTokens: 0, outputTokens: 128 },
+    { name: "prefill", requests: 4, concurrency: [1], inputTokens: 2048, prefixTokens: 0, outputTokens: 2 },
+    { name: "prefill-long", requests: 2, concurrency: [1], inputTokens: 16384, prefixTokens: 0, outputTokens: 2 },
+    { name: "load", requests: 4, concurrency: [1, 2, 4, 8, 16], inputTokens: 1024, prefixTokens: 0, outputTokens: 128 },
+    { name: "shared-prefix", requests: 8, concurrency: [4], inputTokens: 128, prefixTokens: 2048, outputTokens: 128 },
+  ],
+  "llama-benchy": [
+    {
+      name: "pp2048-tg128",
+      requests: 4,
+      concurrency: [1, 2, 4],
+      inputTokens: 2048,
+      prefixTokens: 0,
+      outputTokens: 128,
+    },
+  ],
+};
 
 /** Codes of preflight that stop a deployment. */
 const errorCodes = Object.entries(codes).flatMap(([code, { severity }]) => (severity === "error" ? [code] : []));
@@ -333,8 +348,14 @@ export const schema = z.strictObject({
         description: "How often each level is measured. Figures are the median, beside the lowest and the highest.",
         example: "3",
       }),
-      scenarios: z.array(scenarioSchema).min(1, "no scenario given").default(suite).meta({
-        description: "What is measured, in this order. Default: those of the suite that fit `server.maxModelLen`.",
+      tool: z.enum(benchmarkTools).default("vllm-bench").meta({
+        description:
+          "What makes the load. `vllm-bench`: the engine's own `vllm bench serve`, over completions. `llama-benchy`: over chat completions; what is measured is by default what its community compares, pp2048 and tg128 at 1, 2 and 4 requests at once.",
+        example: "llama-benchy",
+      }),
+      scenarios: z.array(scenarioSchema).min(1, "no scenario given").default(suites["vllm-bench"]).meta({
+        description:
+          "What is measured, in this order. Default: those of the tool's suite that fit `server.maxModelLen`.",
         example: "[…]",
       }),
       thresholds: z.array(thresholdSchema).default([]).meta({

@@ -5,7 +5,7 @@ import { distance } from "fastest-levenshtein";
 import { describe, description, type Problem, removeCommand, setCommand, spellPath, valueAt } from "./problems";
 import { relationProblems, scenarioTokens } from "./relations";
 import { shellLine } from "./quote";
-import { schema, type Settings } from "./schema";
+import { schema, type Settings, suites } from "./schema";
 
 function shapeProblems(raw: unknown, shape: ReturnType<typeof schema.safeParse>): Problem[] {
   return (shape.error?.issues ?? []).flatMap((issue): Problem[] => {
@@ -71,12 +71,12 @@ export function parseSettings(raw: unknown): { settings: Settings } | { problems
   return settings && problems.length === 0 ? { settings } : { problems };
 }
 
-/** Of the scenarios that nobody chose, those that the context has room for; the first in any case, which then says why not. */
+/** Where nobody chose scenarios, those of the tool's suite that the context has room for; the first in any case, which then says why not. */
 function withFittingSuite(raw: unknown, settings: Settings): Settings {
   const { benchmark, server } = settings;
   if (valueAt(raw, ["benchmark", "scenarios"]) !== undefined) return settings;
   const room = server.maxModelLen ?? Infinity;
-  const scenarios = benchmark.scenarios.filter((each, index) => index === 0 || scenarioTokens(each) <= room);
+  const scenarios = suites[benchmark.tool].filter((each, index) => index === 0 || scenarioTokens(each) <= room);
   return { ...settings, benchmark: { ...benchmark, scenarios } };
 }
 

@@ -98,7 +98,7 @@ export function changesSince(run: BenchmarkFigures, good: readonly BenchmarkFigu
 
 /**
  * The range of all repeats of the good runs, and the median of the last of them. Undefined: none of them has this figure; the
- * same name with other lengths is another scenario. A peak that has moved is compared as the peak.
+ * same name with other lengths, or measured by another tool, is another scenario. A peak that has moved is compared as the peak.
  */
 function rangeOf(
   run: BenchmarkFigures,
@@ -107,7 +107,7 @@ function rangeOf(
 ): { low: number; high: number; median: number; runs: number } | undefined {
   const shape = (of: BenchmarkFigures) => {
     const found = of.scenarios.find(({ name }) => name === scenario);
-    return found && [found.inputTokens, found.prefixTokens, found.outputTokens].join();
+    return found && [of.tool, found.inputTokens, found.prefixTokens, found.outputTokens].join();
   };
   const figures = good
     .filter((each) => shape(each) === shape(run))
@@ -122,12 +122,18 @@ function rangeOf(
   };
 }
 
-/** One line for people: each scenario at its peak. */
+/** One line for people: each scenario at its peak; by `llama-benchy` at each level, as its community writes it. */
 export function summaryOf(run: BenchmarkFigures): string {
   return run.scenarios
-    .map(({ name, peakConcurrency }) => {
+    .map(({ name, peakConcurrency, levels, inputTokens, outputTokens }) => {
       const level = levelOf(run, name);
       if (level === undefined) return name;
+      const known = levels.flatMap(({ concurrency, ppTokensPerSecond: pp, tgTokensPerSecond: tg }) =>
+        pp && tg
+          ? `pp${inputTokens} (c${concurrency}) ${round(pp.median)}, tg${outputTokens} (c${concurrency}) ${round(tg.median)}`
+          : [],
+      );
+      if (known.length > 0) return `${name} ${known.join(", ")} tokens/s`;
       const { outputTokensPerSecond, ttftMilliseconds, tpotMilliseconds } = level;
       return `${name} ${round(outputTokensPerSecond.median)} tokens/s at ${peakConcurrency}, TTFT ${round(ttftMilliseconds.median)} ms, TPOT ${round(tpotMilliseconds.median)} ms`;
     })

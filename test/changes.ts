@@ -204,6 +204,11 @@ export const rows: Row[] = [
     expected: expected({ replace: ["benchmark-run"] }),
   },
   {
+    name: "`benchmark.tool`",
+    action: { settings: set(["benchmark", "tool"], "llama-benchy") },
+    expected: expected({ replace: ["benchmark-run"] }),
+  },
+  {
     name: "`benchmark.keepEarlier`",
     action: { settings: set(["benchmark", "keepEarlier"], true) },
     expected: expected({ update: ["benchmark-run"] }),

@@ -48,7 +48,7 @@ export function renderPage(result: BenchmarkResult): string {
         <h2>Scenarios</h2>
         ${scenarios.map(scenarioCharts)}
         <h2>Last runs</h2>
-        ${lastRuns([...earlier, result])}
+        ${lastRuns([...earlier.filter(({ tool }) => tool === result.tool), result])}
         <h2>All figures</h2>
         <p>
           Figures with a range are the median of the repeats, and the lowest and the highest of them. p90 and p99 are of
@@ -81,7 +81,7 @@ function scenarioCharts(scenario: BenchmarkScenario): Html {
 }
 
 function lastRuns(runs: BenchmarkResult["earlier"]): Html {
-  if (runs.length === 1) return html`<p>There is no earlier run of this deployment.</p>`;
+  if (runs.length === 1) return html`<p>There is no earlier run of this deployment by this tool.</p>`;
   return html`<figure>
     <figcaption>
       Each scenario's peak, with the range of the repeats. Runs stand side by side, however long is between them.

@@ -27,6 +27,8 @@ const figures: readonly [name: string, of: (level: BenchmarkLevel) => string][] 
   ["output tokens/s", ({ outputTokensPerSecond }) => range(outputTokensPerSecond)],
   ["total tokens/s", ({ totalTokensPerSecond }) => range(totalTokensPerSecond)],
   ["prompt tokens/s", ({ promptTokensPerSecond }) => range(promptTokensPerSecond)],
+  ["pp tokens/s", ({ ppTokensPerSecond }) => range(ppTokensPerSecond)],
+  ["tg tokens/s", ({ tgTokensPerSecond }) => range(tgTokensPerSecond)],
   ...percentiles("TTFT", "ttftMilliseconds"),
   ...percentiles("TPOT", "tpotMilliseconds"),
   ...percentiles("ITL", "itlMilliseconds"),

@@ -1,33 +1,29 @@
-import type { BenchmarkFigures } from "../benchmark";
+import type { BenchmarkFigures, BenchmarkLevel } from "../benchmark";
 import { table } from "../table";
 import { none, number, range } from "./format";
 
-const header = [
-  "scenario",
-  "concurrency",
-  "requests",
-  "output tokens/s",
-  "TTFT p50 ms",
-  "TTFT p99 ms",
-  "TPOT p50 ms",
-  "TPOT p99 ms",
-  "ITL p50 ms",
+const columns: readonly [header: string, of: (level: BenchmarkLevel) => string][] = [
+  ["concurrency", ({ concurrency }) => String(concurrency)],
+  ["requests", ({ requests }) => String(requests)],
+  ["output tokens/s", ({ outputTokensPerSecond }) => range(outputTokensPerSecond)],
+  ["TTFT p50 ms", ({ ttftMilliseconds }) => number(ttftMilliseconds.median)],
+  ["TTFT p99 ms", ({ ttftMilliseconds }) => number(ttftMilliseconds.p99)],
+  ["TPOT p50 ms", ({ tpotMilliseconds }) => number(tpotMilliseconds.median)],
+  ["TPOT p99 ms", ({ tpotMilliseconds }) => number(tpotMilliseconds.p99)],
+  ["ITL p50 ms", ({ itlMilliseconds }) => (itlMilliseconds === null ? none : number(itlMilliseconds.median))],
+];
+
+/** What `llama-benchy` has besides. */
+const more: typeof columns = [
+  ["pp tokens/s", ({ ppTokensPerSecond }) => range(ppTokensPerSecond)],
+  ["tg tokens/s", ({ tgTokensPerSecond }) => range(tgTokensPerSecond)],
 ];
 
 /** The figures of each level for a terminal: tokens/s as median [lowest–highest] of the repeats. */
-export function renderFigures({ scenarios }: BenchmarkFigures): string {
+export function renderFigures({ tool, scenarios }: BenchmarkFigures): string {
+  const shown = tool === "llama-benchy" ? [...columns, ...more] : columns;
   const rows = scenarios.flatMap(({ name, levels }) =>
-    levels.map((level) => [
-      name,
-      String(level.concurrency),
-      String(level.requests),
-      range(level.outputTokensPerSecond),
-      number(level.ttftMilliseconds.median),
-      number(level.ttftMilliseconds.p99),
-      number(level.tpotMilliseconds.median),
-      number(level.tpotMilliseconds.p99),
-      level.itlMilliseconds === null ? none : number(level.itlMilliseconds.median),
-    ]),
+    levels.map((level) => [name, ...shown.map(([, of]) => of(level))]),
   );
-  return table([header, ...rows]);
+  return table([["scenario", ...shown.map(([header]) => header)], ...rows]);
 }

@@ -1,4 +1,4 @@
-"""What makes a measurement worthless: the load tool's result, the server and the machine around one run of it."""
+"""What makes a measurement worthless: what the load tool measured, the server and the machine around one run of it."""
 
 import re
 import subprocess
@@ -11,29 +11,32 @@ from server_api import DIRECT
 MEMORY_WAIT_SHARE = 0.05
 # The counters are written after the answer.
 COUNTERS_SECONDS = 5
-# Prompts are random tokens that are made text and read again, which may join or split some.
+# What comes within this time came at once.
+AT_ONCE_SECONDS = 0.001
+# Prompts are tokens that are made text and read again, which may join or split some.
 PROMPT_SHARE = 0.05
 SLOWDOWNS = ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown")
 
 
-def check_requests(name, raw, requests, prompt_tokens, output_tokens):
+def check_requests(name, load, requests, prompt_tokens, output_tokens):
     """Ends the run when requests failed, or have other tokens than were asked for."""
-    failed = raw.get("failed", requests - raw["completed"])
-    if failed or raw["completed"] != requests:
-        errors = sorted({error.strip().splitlines()[-1] for error in raw.get("errors", []) if error.strip()})
-        fail(f"{name}: {raw['completed']} of {requests} requests completed, {failed} failed. {' | '.join(errors[:3])}")
-    short = [count for count in raw["output_lens"] if count != output_tokens]
-    if short or len(raw["output_lens"]) != requests:
+    if load.completed != requests:
+        errors = " | ".join(error[:400] for error in sorted(set(load.errors))[:3])
+        fail(f"{name}: {load.completed} of {requests} requests completed, {requests - load.completed} failed. {errors}")
+    short = [count for count in load.tokens if count != output_tokens]
+    if short or len(load.tokens) != requests:
         counts = ", ".join(str(count) for count in sorted(set(short)))
         fail(f"{name}: {len(short)} of {requests} answers have {counts} tokens, {output_tokens} were asked for")
-    many = max(len(gaps) + 1 for gaps in raw["itls"])
+    many = max(len(gaps) + 1 for gaps in load.gaps)
     if many > output_tokens:
         fail(f"{name}: an answer came in {many} pieces and has {output_tokens} tokens: the counts of server and client are apart")
-    if not all(raw["itls"]):
+    if not all(load.gaps):
         fail(f"{name}: an answer came in one piece: the server does not stream, and there is no time between tokens")
-    if min(raw["ttfts"]) <= 0:
+    if all(sum(gaps) < AT_ONCE_SECONDS for gaps in load.gaps):
+        fail(f"{name}: all pieces of each answer came at once: the stream is held up on its way, and there is no time between tokens")
+    if min(load.firsts) <= 0:
         fail(f"{name}: an answer has no first token")
-    mean = raw["total_input_tokens"] / requests
+    mean = load.prompt_tokens / requests
     if abs(mean - prompt_tokens) > PROMPT_SHARE * prompt_tokens:
         fail(f"{name}: prompts have {mean:.0f} tokens by the server's count, {prompt_tokens} were asked for")
 
@@ -103,25 +106,26 @@ class Surroundings:
             time.sleep(0.2)
         return now and now[0]
 
-    def run(self, name, work, requests, prompt_tokens, output_tokens):
-        """The load tool's result, which `work` returns; ends the run when it is worthless, or what happened meanwhile makes it so."""
+    def run(self, name, work, requests, prompt_tokens, output_tokens, own_tokens):
+        """The load that `work` returns; ends the run when it is worthless, or what happened meanwhile makes it so. The tool
+        has `own_tokens` generated besides."""
         life, generated = state(self.container), self.idle(name)
         waited, began = memory_wait_seconds(), time.monotonic()
-        result = work()
+        load = work()
         elapsed = time.monotonic() - began
         now = state(self.container)
         if (now.status, now.restarts, now.started_at) != ("running", life.restarts, life.started_at):
             fail(f"{name}: the server was restarted in between: container {self.container} is {now.status}")
-        if result is None:
+        if load is None:
             fail(f"{name}: the load tool failed, its last lines are above")
-        check_requests(name, result, requests, prompt_tokens, output_tokens)
+        check_requests(name, load, requests, prompt_tokens, output_tokens)
         if generated is not None:
-            self.check_tokens(name, generated, requests * output_tokens)
+            self.check_tokens(name, generated, requests * output_tokens + own_tokens)
         if waited is not None and (share := (memory_wait_seconds() - waited) / elapsed) > MEMORY_WAIT_SHARE:
             fail(f"{name}: the machine waited for memory {share:.0%} of the time: something else takes it")
         if slow := slowdowns():
             fail(f"{name}: the GPU is slowed down: {', '.join(slow)}")
-        return result
+        return load
 
     def check_tokens(self, name, before, tokens):
         end = time.monotonic() + COUNTERS_SECONDS

@@ -1,12 +1,12 @@
 """Benchmark driver, run on the head: benchmark.py CONTAINER PORT MODEL TOKENIZER HISTORY PLAN_JSON
 
-PLAN is `{"repeats": N, "scenarios": [...]}`, as in the settings. Each repeat of each level of concurrency is one run of the
-load tool in the serving image, `vllm bench serve`, against the server's completions endpoint: random prompts of a fixed
-length, the end-of-text token ignored. Prints the figures as JSON, units in the names, and keeps them in the file HISTORY,
-from which the earlier ones are told too. What makes figures worthless fails the run: see bench_checks.py.
+PLAN is `{"repeats": N, "tool": NAME, "scenarios": [...]}`, as in the settings. Each repeat of each level of concurrency is one
+run of the load tool in the serving image: prompts and answers of a fixed length, the end-of-text token ignored. Prints the
+figures as JSON, units in the names, and keeps them in the file HISTORY, from which the earlier ones are told too. The tools
+are in tools.py. What makes figures worthless fails the run: see bench_checks.py.
 
 No prompt is sent twice, or the server's prefix cache would be measured: each run has a seed of its own, and the driver warms
-the server up by other prompts, because the load tool's own warm-up sends those that it measures.
+the server up by other prompts, because a load tool's own warm-up may send those that it measures.
 """
 
 import concurrent.futures
@@ -15,6 +15,7 @@ import hashlib
 import http.client
 import itertools
 import json
+import math
 import os
 import random
 import socket
@@ -30,11 +31,13 @@ from bench_checks import Surroundings
 from containers import docker, fail
 from files import text_of, write_whole
 from server_api import DIRECT
+from tools import TOOLS, Target, tokens_after_first
 
 # A level of concurrency that brings less than this share of more throughput is the last.
 GROWTH = 0.05
-# `vllm --version` takes 10 s in the lab.
-VERSION = "import importlib.metadata; print(importlib.metadata.version('vllm'))"
+# Of a package: `vllm --version` takes 10 s in the lab. What the image lacks is in a folder of its own.
+PACKAGES = "/tmp/dgx-spark-serving-packages"
+VERSION = f"import importlib.metadata, sys; sys.path.append('{PACKAGES}'); print(importlib.metadata.version(sys.argv[1]))"
 # Of the tokens this share came in a piece of its own, or the times between them were not seen.
 PIECES = 0.95
 # Runs that are kept, and that are told.
@@ -53,14 +56,36 @@ def output(container, *argv):
     return done.stdout
 
 
-class Tool:
-    """The load tool in the container. It ends, with its load, when its stdin does: with this driver, however that ends."""
+def version_of(container, tool):
+    """The version of a load tool in the container, where it is installed if the image lacks it."""
+    ask = ("python3", "-c", VERSION, tool.package)
+    if tool.pinned and docker("exec", container, *ask).returncode != 0:
+        say(f"{tool.title} is not in the image: installing it in container {container}")
+        # Nothing besides: what else it needs the engine needs too, in versions of its own.
+        options = ("--quiet", "--disable-pip-version-check", "--retries", "1", "--no-deps", "--upgrade", "--target", PACKAGES)
+        done = docker("exec", container, "python3", "-m", "pip", "install", *options, *tool.pinned)
+        if done.returncode != 0:
+            fail(
+                f"{done.stderr.strip()}\n{tool.title} is not in the image, and could not be installed in container {container}: "
+                "pip's words are above.\n"
+                "  mend: let the head reach Python's package index\n"
+                f"        or put it into the image: pip install {' '.join(tool.pinned)}\n"
+                "        or measure with the engine's own tool: pulumi config set --path benchmark.tool vllm-bench"
+            )
+    return output(container, *ask).strip()
+
+
+class Runner:
+    """A load tool in the container. It ends, with its load, when its stdin does: with this driver, however that ends."""
 
     def __init__(self, container, key):
         self.said = tempfile.TemporaryFile()
         # The key goes by the environment of the docker client, never by an argument.
         self.process = subprocess.Popen(
-            ["docker", "exec", "--interactive", "--env", "OPENAI_API_KEY", container, "python3", "-c", text_of("load_tool.py")],
+            [
+                *("docker", "exec", "--interactive", "--env", "OPENAI_API_KEY", container),
+                *("python3", "-c", text_of("load_tool.py"), PACKAGES),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.said,
@@ -68,10 +93,10 @@ class Tool:
             env={**os.environ, "OPENAI_API_KEY": key},
         )
 
-    def run(self, argv):
-        """The result of one run; None when it failed, its last lines are shown then."""
+    def run(self, argv, home):
+        """The text of one run's result; None when it failed, its last lines are shown then."""
         try:
-            self.process.stdin.write(json.dumps(argv) + "\n")
+            self.process.stdin.write(json.dumps({"argv": argv, "home": home}) + "\n")
             self.process.stdin.flush()
             answer = json.loads(self.process.stdout.readline())
         except (OSError, ValueError):
@@ -139,68 +164,70 @@ def latency(repeats):
     return {**rate(medians), "p90": rounded(percentiles[89]), "p99": rounded(percentiles[98])}
 
 
-def time_per_token(gaps, tokens):
-    """Of one answer, seconds. The load tool takes the first piece for one token, whatever came in it."""
-    pieces = len(gaps) + 1
-    return sum(gaps) / (tokens - tokens / pieces)
-
-
-def figures(scenario, level, runs):
-    """The figures of one level, from the load tool's results."""
-    output_tokens, prefix = scenario["outputTokens"], scenario["prefixTokens"]
-    pieces = [len(gaps) + 1 for run in runs for gaps in run["itls"]]
+def figures(scenario, level, loads):
+    """The figures of one level, from what the tool measured in each repeat."""
+    output_tokens = scenario["outputTokens"]
+    pieces = [len(gaps) + 1 for load in loads for gaps in load.gaps]
     seen = sum(pieces) >= PIECES * output_tokens * len(pieces)
-    firsts = [run["ttfts"] for run in runs]
-    alone = level == 1 and prefix == 0
+    firsts = [load.firsts for load in loads]
+    alone = level == 1 and scenario["prefixTokens"] == 0
+    at_once = loads[0].pp is not None
     return {
-        "durationSeconds": rate([run["duration"] for run in runs]),
-        "requestsPerSecond": rate([run["request_throughput"] for run in runs]),
-        "outputTokensPerSecond": rate([run["output_throughput"] for run in runs]),
-        "totalTokensPerSecond": rate([run["total_token_throughput"] for run in runs]),
+        "durationSeconds": rate([load.duration for load in loads]),
+        "requestsPerSecond": rate([load.completed / load.duration for load in loads]),
+        "outputTokensPerSecond": rate([sum(load.tokens) / load.duration for load in loads]),
+        "totalTokensPerSecond": rate([(load.prompt_tokens + sum(load.tokens)) / load.duration for load in loads]),
         "promptTokensPerSecond": rate([scenario["inputTokens"] / statistics.median(first) for first in firsts]) if alone else None,
+        "ppTokensPerSecond": rate([load.pp for load in loads]) if at_once else None,
+        "tgTokensPerSecond": rate([load.tg for load in loads]) if at_once else None,
         "ttftMilliseconds": latency(firsts),
-        "tpotMilliseconds": latency([[time_per_token(gaps, output_tokens) for gaps in run["itls"]] for run in runs]),
-        "itlMilliseconds": latency([[gap for gaps in run["itls"] for gap in gaps] for run in runs]) if seen else None,
+        "tpotMilliseconds": latency(
+            [[sum(gaps) / tokens_after_first(gaps, output_tokens) for gaps in load.gaps] for load in loads]
+        ),
+        "itlMilliseconds": latency([[gap for gaps in load.gaps for gap in gaps] for load in loads]) if seen else None,
     }
 
 
 class Driver:
-    def __init__(self, container, port, model, tokenizer, repeats):
-        self.container, self.port, self.model, self.tokenizer, self.repeats = container, port, model, tokenizer, repeats
+    def __init__(self, container, port, model, tokenizer, tool, repeats):
+        self.container, self.port, self.model, self.repeats = container, port, model, repeats
         self.key = output(container, "printenv", "VLLM_API_KEY").strip()
+        self.tool = TOOLS[tool](Target(port, model, tokenizer, self.key))
+        self.version = version_of(container, self.tool)
         self.surroundings = Surroundings(container, port)
         self.started = datetime.datetime.now(datetime.timezone.utc)
         self.seeds = itertools.count(int(self.started.timestamp()))
-        self.tool = Tool(container, self.key)
+        self.runner = Runner(container, self.key)
 
-    def arguments(self, scenario, level, requests, seed):
-        return [
-            *("vllm", "bench", "serve", "--backend", "vllm", "--base-url", f"http://127.0.0.1:{self.port}"),
-            *("--model", self.model, "--tokenizer", self.tokenizer, "--dataset-name", "random", "--ignore-eos"),
-            *("--random-input-len", str(scenario["inputTokens"]), "--random-output-len", str(scenario["outputTokens"])),
-            *("--random-prefix-len", str(scenario["prefixTokens"])),
-            *("--num-prompts", str(requests), "--max-concurrency", str(level)),
-            *("--num-warmups", "0", "--ready-check-timeout-sec", "0", "--seed", str(seed), "--disable-tqdm"),
-            *("--save-result", "--save-detailed"),
-        ]
+    def load(self, scenario, level, requests, seed):
+        """What one run of the tool measured; None when it failed."""
+        text = self.runner.run(self.tool.arguments(scenario, level, requests, seed), self.tool.home(seed))
+        return None if text is None else self.tool.read(text)
 
     def measure(self, scenario, level):
         """Warms the server up and measures one level of a scenario."""
         name = f"{scenario['name']} at {level}"
-        requests = max(scenario["requests"], 2 * level)
+        # All of a level's places are taken to the end.
+        requests = level * max(2, math.ceil(scenario["requests"] / level))
         prompt_tokens = scenario["prefixTokens"] + scenario["inputTokens"]
         say(f"{name}: {requests} requests, {self.repeats} times")
         warm_up(name, scenario, level, self.port, self.model, self.key, next(self.seeds))
-        runs, seeds = [], list(itertools.islice(self.seeds, self.repeats))
+        loads, seeds = [], list(itertools.islice(self.seeds, self.repeats))
         for seed in seeds:
-            argv = self.arguments(scenario, level, requests, seed)
             try:
-                runs.append(
-                    self.surroundings.run(name, lambda: self.tool.run(argv), requests, prompt_tokens, scenario["outputTokens"])
+                loads.append(
+                    self.surroundings.run(
+                        name,
+                        lambda: self.load(scenario, level, requests, seed),
+                        requests,
+                        prompt_tokens,
+                        scenario["outputTokens"],
+                        self.tool.own_tokens,
+                    )
                 )
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
                 fail(f"{name}: the load tool's result can't be used: {type(error).__name__}: {error}")
-        found = figures(scenario, level, runs)
+        found = figures(scenario, level, loads)
         say(
             f"{name}: {found['outputTokensPerSecond']['median']:.1f} tokens/s, TTFT {found['ttftMilliseconds']['median']:.0f} ms, "
             f"TPOT {found['tpotMilliseconds']['median']:.1f} ms (medians)"
@@ -231,10 +258,10 @@ class Driver:
         checks, unchecked = self.surroundings.told()
         done = docker("inspect", "--format", "{{.Image}} {{json .Config.Cmd}}", self.container)
         return {
-            "tool": f"vllm bench serve {output(self.container, 'python3', '-c', VERSION).strip()}",
-            "endpoint": f"http://127.0.0.1:{self.port}/v1/completions, streamed",
+            "tool": f"{self.tool.title} {self.version}",
+            "endpoint": f"http://127.0.0.1:{self.port}{self.tool.path}, streamed",
             "driver": f"the head, {socket.gethostname()}",
-            "dataset": "random tokens, a seed a run; end of text ignored",
+            "dataset": self.tool.dataset,
             "model": self.model,
             "repeats": self.repeats,
             "tokensCountedBy": "usage in the server's answers",
@@ -263,10 +290,10 @@ def earlier_runs(path):
 def main(container, port, model, tokenizer, history, plan):
     plan = json.loads(plan)
     began = time.monotonic()
-    driver = Driver(container, port, model, tokenizer, plan["repeats"])
+    driver = Driver(container, port, model, tokenizer, plan["tool"], plan["repeats"])
     method = driver.method()
     scenarios = [driver.sweep(scenario) for scenario in plan["scenarios"]]
-    run = {"startedAt": driver.started.isoformat(timespec="seconds"), "scenarios": scenarios}
+    run = {"startedAt": driver.started.isoformat(timespec="seconds"), "tool": plan["tool"], "scenarios": scenarios}
     earlier = earlier_runs(history)
     write_whole(history, "".join(f"{json.dumps(each)}\n" for each in [*earlier, run][-KEPT:]))
     method["durationSeconds"] = rounded(time.monotonic() - began)

@@ -1,72 +1,119 @@
 """An API whose timing is known, to measure the measuring: known-timing.py PORT
 
-Answers completions with the first token after 200 ms and then 20 a second. How else a server may behave is chosen by the
-number of tokens that are asked for: see CASES.
+Answers completions and chat completions with the first token after 200 ms and then 20 a second. A streamed chat begins with a
+piece that has a role and no token, at once, and ends with one that has neither; the first half of its tokens is thinking. How
+else a server may behave is chosen by the number of tokens that are asked for: see CASES.
 """
 
 import http.server
 import json
 import sys
+import threading
 import time
 
 FIRST, GAP = 0.2, 0.05
+# Tokens of the prompts that are sent as text.
+PROMPT = 64
 CASES = {
     20: {},
     24: {"tokens_a_piece": 4},
     22: {"stall": 0.5},
+    18: {"thinking": "reasoning_content"},
+    16: {"answers": False},
     10: {"usage": False},
     11: {"empty_first": True},
     12: {"error_after": 5},
     13: {"status": 503},
+    14: {"buffered": True},
+    30: {"first_piece": 20},
+    21: {"slots": threading.Semaphore(2)},
 }
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.0"
+    # What is written is sent when it is flushed, or at the end.
+    wbufsize = -1
+    buffered = False
 
     def log_message(self, *_args):
         pass
 
     def event(self, data):
         self.wfile.write(f"data: {json.dumps(data)}\n\n".encode())
-        self.wfile.flush()
+        if not self.buffered:
+            self.wfile.flush()
 
     def do_GET(self):
         self.send_error(404)
 
     def do_POST(self):
+        if not self.path.endswith("/completions"):
+            self.send_error(404)
+            return
         began = time.monotonic()
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        count, case = body["max_tokens"], CASES[body["max_tokens"]]
-        prompt = len(body["prompt"]) if isinstance(body["prompt"], list) else PROMPT
+        count = body["max_tokens"]
+        prompt = len(body["prompt"]) if isinstance(body.get("prompt"), list) else PROMPT
         usage = {"prompt_tokens": prompt, "completion_tokens": count}
         # What is not streamed is a warm-up.
-        status = case.get("status", 200) if body.get("stream") else 200
-        self.send_response(status)
-        self.end_headers()
-        if status != 200:
-            return
         if not body.get("stream"):
-            self.wfile.write(json.dumps({"choices": [{"text": "x"}], "usage": usage}).encode())
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps({"choices": [{"text": "x", "message": {"content": "x"}}], "usage": usage}).encode())
             return
-        self.stream(began, count, usage, **{name: value for name, value in case.items() if name != "status"})
+        case = CASES[count]
+        if "status" in case:
+            self.send_error(case["status"])
+            return
+        self.send_response(200)
+        self.end_headers()
+        if "slots" in case:
+            with case["slots"]:
+                self.stream(time.monotonic(), "messages" in body, count, usage)
+        else:
+            self.stream(began, "messages" in body, count, usage, **case)
 
-    def stream(self, began, count, usage_of, tokens_a_piece=1, stall=0, usage=True, empty_first=False, error_after=None):
+    def stream(
+        self,
+        began,
+        chat,
+        count,
+        usage_of,
+        tokens_a_piece=1,
+        first_piece=0,
+        stall=0,
+        thinking="reasoning",
+        answers=True,
+        usage=True,
+        empty_first=False,
+        error_after=None,
+        buffered=False,
+    ):
+        self.buffered = buffered
+        if chat:
+            self.event({"choices": [{"delta": {"role": "assistant", "content": ""}}]})
         if empty_first:
             self.event({"choices": [{"text": ""}]})
-        for token in range(0, count, tokens_a_piece):
+        token = 0
+        while token < count:
             due = began + FIRST + token * GAP + (stall if token > count / 2 else 0)
             time.sleep(max(0, due - time.monotonic()))
             if token == error_after:
                 self.event({"error": {"message": "the engine is gone"}})
                 return
-            # Without usage the tool counts the text, in which a word is no token.
-            self.event({"choices": [{"text": " spark serving" * tokens_a_piece}]})
+            tokens = first_piece if token == 0 and first_piece else tokens_a_piece
+            # Without usage a tool counts the text, in which a word is no token.
+            text = " spark serving" * tokens
+            kind = thinking if token < count / 2 or not answers else "content"
+            self.event({"choices": [{"delta": {kind: text}} if chat else {"text": text}]})
+            token += tokens
+        if chat:
+            self.event({"choices": [{"delta": {}, "finish_reason": "length"}]})
         if usage:
             self.event({"choices": [], "usage": usage_of})
         self.wfile.write(b"data: [DONE]\n\n")
 
 
-# Tokens of the prompts that are sent as text.
-PROMPT = 64
 http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

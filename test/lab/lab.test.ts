@@ -3,7 +3,7 @@ import * as os from "node:os";
 import * as path from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parse, stringify } from "yaml";
-import { parseBenchmark } from "../../components/benchmark";
+import { type BenchmarkTool, benchmarkTools, parseBenchmark } from "../../components/benchmark";
 import { routeTo, sshOptions } from "../../components/connection";
 import type { FabricOutput } from "../../components/fabric";
 import type { AllReduceResult } from "../../components/preflight/allReduce";
@@ -17,7 +17,7 @@ import { attempt, type RunResult } from "../../scripts/virtual-sparks/run";
 import { until } from "../../scripts/virtual-sparks/wait";
 import { operatorKey } from "../../scripts/virtual-sparks/keys";
 import { MANAGEMENT, type Node, topology } from "../../scripts/virtual-sparks/topology";
-import { measureKnownTiming, withKnownTiming } from "./benchmark";
+import { deployment, measure, timingCase, withKnownTiming } from "./benchmark";
 import { expectedPreview, having, labRows, previewed, updated } from "./changes";
 import { lab, labSettings, must, pulumiIn, stackFile, transcript } from "./run";
 
@@ -173,37 +173,99 @@ test("each Spark holds one rank, and they talk over the fabric alone", async () 
   expect(after.management - before.management).toBeLessThan(2_000);
 });
 
-// Again, since the machine may be busy with something else just then.
-test(
-  "an API with known timing is measured right, and what is no good measurement is refused",
-  { retry: 2 },
-  async () => {
-    const { good, refused } = await withKnownTiming(head, async () => ({
-      good: await must(measureKnownTiming(head, 20, 24, 22)),
-      refused: await Promise.all([10, 11, 12, 13].map((tokens) => measureKnownTiming(head, tokens))),
-    }));
-    const levels = parseBenchmark(good).scenarios.flatMap((scenario) => scenario.levels);
-    const close = (value: number | undefined, expected: number) => {
-      expect(Math.abs((value ?? NaN) / expected - 1)).toBeLessThan(0.05);
-    };
-    for (const { ttftMilliseconds } of levels) close(ttftMilliseconds.median, 200);
-    const [plain, pieces, stalled] = levels;
-    close(plain?.tpotMilliseconds.median, 50);
-    close(plain?.itlMilliseconds?.median, 50);
-    close(plain?.outputTokensPerSecond.median, 20 / (0.2 + 19 * 0.05));
-    // Four tokens a piece, which the load tool takes for one.
-    close(pieces?.tpotMilliseconds.median, 50);
-    expect(pieces?.itlMilliseconds).toBeNull();
-    close(stalled?.tpotMilliseconds.median, (21 * 50 + 500) / 21);
-    close(stalled?.itlMilliseconds?.median, 50);
-    expect(refused.map(({ code, stdout }) => [code, stdout])).toEqual(Array(4).fill([1, ""]));
-    const said = refused.map(({ stderr }) => stderr.trimEnd().split("\n").at(-2));
-    expect(said[0]).toMatch(/^case-10 at 1: 2 of 2 answers have \d+ tokens, 10 were asked for$/);
-    expect(said[1]).toMatch(/^case-11 at 1: an answer came in 12 pieces and has 11 tokens: /);
-    expect(said[2]).toMatch(/^case-12 at 1: 2 of 2 answers have \d+ tokens, 12 were asked for$/);
-    expect(said[3]).toMatch(/^case-13 at 1: 0 of 2 requests completed, 2 failed\. Service Unavailable$/);
+const close = (value: number | undefined, expected: number) => {
+  expect(Math.abs((value ?? NaN) / expected - 1)).toBeLessThan(0.05);
+};
+
+/** Cases that are measured, at one request at once; those after the first three are of chats alone. */
+const known = {
+  plain: { tokens: 20, tpot: 50, itl: 50, perSecond: 20 / (0.2 + 19 * 0.05) },
+  // Of the last four tokens only the first is waited for.
+  "four tokens a piece": { tokens: 24, tpot: 50, itl: undefined, perSecond: 24 / (0.2 + 20 * 0.05) },
+  "a stall of half a second": { tokens: 22, tpot: (21 * 50 + 500) / 21, itl: 50, perSecond: 22 / (0.7 + 21 * 0.05) },
+  "thinking by its old name": { tokens: 18, tpot: 50, itl: 50, perSecond: 18 / (0.2 + 17 * 0.05) },
+  "thinking alone": { tokens: 16, tpot: 50, itl: 50, perSecond: 16 / (0.2 + 15 * 0.05) },
+};
+
+/** Cases that are refused, with what is said last. */
+const refusals: Record<BenchmarkTool, Record<number, RegExp>> = {
+  "vllm-bench": {
+    10: /: 2 of 2 answers have \d+ tokens, 10 were asked for$/,
+    11: /: an answer came in 12 pieces and has 11 tokens: /,
+    12: /: 2 of 2 answers have \d+ tokens, 12 were asked for$/,
+    13: /: 0 of 2 requests completed, 2 failed\. Service Unavailable$/,
+    14: /: all pieces of each answer came at once: /,
   },
-);
+  "llama-benchy": {
+    10: /: 0 of 2 requests completed, 2 failed\. the answer has no count of its tokens at its end/,
+    12: /: 0 of 2 requests completed, 2 failed\. the answer has no count of its tokens at its end/,
+    13: /: 0 of 2 requests completed, 2 failed\. HTTP 503: /,
+    14: /: all pieces of each answer came at once: /,
+    30: /: 0 of 2 requests completed, 2 failed\. 67% of the answer came in the first of 11 pieces: /,
+  },
+};
+
+// Again, since the machine may be busy with something else just then.
+describe.each(benchmarkTools)("known timing, by %s", { retry: 2 }, (tool) => {
+  const measured = async (...scenarios: ReturnType<typeof timingCase>[]) =>
+    parseBenchmark(await must(withKnownTiming(head, () => measure(head, tool, scenarios)))).scenarios;
+
+  test("it is measured right", async () => {
+    const cases = Object.values(known).slice(0, tool === "vllm-bench" ? 3 : undefined);
+    const found = await measured(...cases.map(({ tokens }) => timingCase(tokens)));
+    expect(found).toHaveLength(cases.length);
+    for (const [index, { tpot, itl, perSecond }] of cases.entries()) {
+      const level = found[index]?.levels[0];
+      // The piece that has a role and no token came 200 ms before.
+      close(level?.ttftMilliseconds.median, 200);
+      close(level?.tpotMilliseconds.median, tpot);
+      close(level?.outputTokensPerSecond.median, perSecond);
+      if (itl === undefined) expect(level?.itlMilliseconds).toBeNull();
+      else close(level?.itlMilliseconds?.median, itl);
+      if (tool === "vllm-bench") continue;
+      close(level?.ppTokensPerSecond?.median, 64 / 0.2);
+      close(level?.tgTokensPerSecond?.median, 1000 / tpot);
+    }
+  });
+
+  test("what is no good measurement is refused", async () => {
+    const cases = Object.entries(refusals[tool]);
+    const refused = await withKnownTiming(head, () =>
+      Promise.all(cases.map(([tokens]) => measure(head, tool, [timingCase(Number(tokens))]))),
+    );
+    expect(refused.map(({ code, stdout }) => [code, stdout])).toEqual(cases.map(() => [1, ""]));
+    const said = refused.map(({ stderr }) => stderr.trimEnd().split("\n").at(-2));
+    for (const [index, [, message]] of cases.entries()) expect(said[index]).toMatch(message);
+  });
+
+  test("levels end where the server makes no more, or answers too late", async () => {
+    // It makes two answers at once, and the others wait for as long as an answer takes.
+    const sweep = { requests: 4, concurrency: [1, 2, 4, 8] };
+    const [grown, late] = await measured(
+      timingCase(21, { ...sweep, name: "grown" }),
+      timingCase(21, { ...sweep, name: "late", ttftLimitMilliseconds: 500 }),
+    );
+    for (const scenario of [grown, late]) {
+      const levels = scenario?.levels ?? [];
+      expect(levels.map(({ concurrency }) => concurrency)).toEqual([1, 2, 4]);
+      for (const { concurrency, outputTokensPerSecond } of levels)
+        close(outputTokensPerSecond.median, (Math.min(concurrency, 2) * 21) / 1.2);
+      close(levels[2]?.ttftMilliseconds.p99, 1400);
+      if (tool === "llama-benchy") close(levels[1]?.tgTokensPerSecond?.median, 40);
+    }
+    expect(grown?.ended).toBe("throughput stopped growing");
+    expect([late?.peakConcurrency, late?.ended]).toEqual([2, "TTFT over its bound"]);
+  });
+});
+
+test("the deployment's own chats are measured by llama-benchy", { retry: 2 }, async () => {
+  const chat = timingCase(32, { concurrency: [1, 2] });
+  const { method, scenarios } = parseBenchmark(await must(measure(head, "llama-benchy", [chat], deployment)));
+  expect(method.tool).toBe("llama-benchy 0.4.0");
+  expect(method.checks).toContain("the server generated these tokens and no others");
+  expect(scenarios[0]?.levels[0]?.tgTokensPerSecond?.median).toBeGreaterThan(0);
+  await must(execOn(head, ["sh", "-c", "rm -rf /tmp/known-timing*"]));
+});
 
 test("Ray does nothing for those who don't have its token", async () => {
   const client = (seconds: number, ...variables: string[]) =>

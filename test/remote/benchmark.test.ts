@@ -4,10 +4,10 @@ import * as path from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { parseBenchmark } from "../../components/benchmark";
 import { json, processes, Sandbox, serve, until } from "./sandbox";
+import { driver, key, servingImage } from "./serving-image";
 
 type Handler = Parameters<typeof serve>[0];
 
-const key = "a-canary-key";
 const scenario = { name: "load", requests: 4, concurrency: [2], inputTokens: 64, prefixTokens: 0, outputTokens: 3 };
 
 /** What the load tool saves of so many requests: the first token, then one after 10 and one after 30 ms. */
@@ -17,9 +17,6 @@ const saved = (ttfts: number[], change: object = {}) => ({
   errors: ttfts.map(() => ""),
   duration: 2,
   total_input_tokens: 64 * ttfts.length,
-  request_throughput: 2,
-  output_throughput: 6,
-  total_token_throughput: 134,
   output_lens: ttfts.map(() => 3),
   ttfts,
   itls: ttfts.map(() => [0.01, 0.03]),
@@ -71,51 +68,10 @@ const metrics = (count: number, running: number) =>
   `# HELP x\nvllm:num_requests_running{engine="0"} ${running}.0\nvllm:num_requests_waiting{engine="0"} 0.0\n` +
   `vllm:generation_tokens_total{engine="0"} ${count}.0\n`;
 
-/**
- * The serving image, in which programs run on this machine. Its load tool saves `results`, one a run, the last one again and
- * again, after `tool`, which is Python. A `change` answers before all else.
- */
-function image(results: unknown[], { tool = "", change = "" } = {}): void {
-  box.write("results.json", results);
-  box.write("docker-world/containers.json", { server: { status: "running" } });
-  box.write("site/vllm-0.dist-info/METADATA", "Metadata-Version: 2.1\nName: vllm\nVersion: 0\n");
-  box.write("site/vllm-0.dist-info/entry_points.txt", "[console_scripts]\nvllm = fake_vllm:main\n");
-  box.write(
-    "site/fake_vllm.py",
-    `import json, os, sys
-def main():
-    with open("${box.home}/runs.log", "a+") as log:
-        log.write(json.dumps(sys.argv) + "\\n")
-        log.seek(0)
-        times = len(log.readlines())
-    print("a line of the tool", flush=True)
-    os.system("echo a line of its child")
-    assert os.environ["OPENAI_API_KEY"] == "${key}"
-    ${tool}
-    results = json.load(open("${box.home}/results.json"))
-    with open(os.path.join(sys.argv[sys.argv.index("--result-dir") + 1], "result.json"), "w") as file:
-        json.dump(results[min(times, len(results)) - 1], file)
-`,
-  );
-  box.write(
-    "docker-world/exec",
-    `#!/bin/sh
-case "$*" in
-  ${change}
-  *printenv*) echo ${key} ;;
-  *importlib.metadata.version*) echo 0.32.0 ;;
-  *--interactive*) shift 4; PYTHONPATH='${box.home}/site' exec "$@" ;;
-  *) exit 8 ;;
-esac
-`,
-    0o755,
-  );
-}
-
-const words = (plan: unknown) => [
-  ...["python3", "-B", path.resolve("scripts/remote/benchmark.py")],
-  ...["server", port, "tiny", "/models/tiny", "runs.jsonl", JSON.stringify(plan)],
-];
+const image = (results: unknown[], options?: { tool?: string; change?: string }) => {
+  servingImage(box, results, options);
+};
+const words = (plan: object) => driver(port, { tool: "vllm-bench", ...plan });
 const run = (...scenarios: unknown[]) =>
   box.exec(words({ repeats: 1, scenarios: scenarios.length === 0 ? [scenario] : scenarios }));
 
@@ -128,8 +84,8 @@ const after = (flag: string, argv: string[]) => argv[argv.indexOf(flag) + 1];
 
 test("figures are medians of the repeats with their range, and have units in their names", async () => {
   generated = [0, 0, 12, 12, 24, 24, 36];
-  const slow = { ...raw, output_throughput: 4, ttfts: [0.5, 0.5, 0.5, 0.5] };
-  image([raw, slow, { ...raw, output_throughput: 5 }]);
+  const slow = { ...raw, duration: 3, ttfts: [0.5, 0.5, 0.5, 0.5] };
+  image([raw, slow, { ...raw, duration: 2.4 }]);
   const before = Math.floor(Date.now() / 1000);
   const { code, stdout, stderr } = await box.exec(words({ repeats: 3, scenarios: [scenario] }));
   expect(stderr).toBe("load at 2: 4 requests, 3 times\nload at 2: 5.0 tokens/s, TTFT 250 ms, TPOT 20.0 ms (medians)\n");
@@ -157,6 +113,7 @@ test("figures are medians of the repeats with their range, and have units in the
       unchecked: expect.arrayContaining(["no thermal or power slowdown of the head's GPU"]) as string[],
     },
     startedAt: expect.stringMatching(/^20\d\d-.*\+00:00$/) as string,
+    tool: "vllm-bench",
     scenarios: [
       {
         name: "load",
@@ -169,11 +126,13 @@ test("figures are medians of the repeats with their range, and have units in the
             requests: 4,
             warmupRequests: 2,
             seeds,
-            durationSeconds: once(2),
-            requestsPerSecond: once(2),
+            durationSeconds: { median: 2.4, low: 2, high: 3 },
+            requestsPerSecond: { median: 1.66667, low: 1.33333, high: 2 },
             outputTokensPerSecond: { median: 5, low: 4, high: 6 },
-            totalTokensPerSecond: once(134),
+            totalTokensPerSecond: { median: 111.667, low: 89.3333, high: 134 },
             promptTokensPerSecond: null,
+            ppTokensPerSecond: null,
+            tgTokensPerSecond: null,
             ttftMilliseconds: { median: 250, low: 250, high: 500, p90: 500, p99: 500 },
             tpotMilliseconds: { ...once(20), p90: 20, p99: 20 },
             itlMilliseconds: { ...once(20), p90: 30, p99: 30 },
@@ -235,8 +194,8 @@ test("earlier runs are told, oldest first, and a line that is none is left out; 
   expect(last.scenarios.map(({ name }) => name)).toEqual(["load"]);
 });
 
-const eight = (output_throughput: number, last = 0.1) =>
-  saved([...Array<number>(7).fill(0.1), last], { output_throughput });
+const eight = (tokensPerSecond: number, last = 0.1) =>
+  saved([...Array<number>(7).fill(0.1), last], { duration: 24 / tokensPerSecond });
 
 test.each<[string, object, unknown[], number, number[], string]>([
   ["as long as it grows", {}, [eight(10), eight(20), eight(30)], 4, [1, 2, 4], "all levels measured"],
@@ -260,29 +219,30 @@ test.each<[string, object, unknown[], number, number[], string]>([
   expect(benches().map((argv) => after("--max-concurrency", argv))).toEqual(measured.map(String));
 });
 
-test("at a high level there are twice as many requests as are under way at once", async () => {
-  image([saved(Array<number>(6).fill(0.1))]);
-  const { stdout } = await run({ ...scenario, concurrency: [3] });
-  expect(parseBenchmark(stdout).scenarios[0]?.levels[0]?.requests).toBe(6);
-  expect(benches().map((argv) => after("--num-prompts", argv))).toEqual(["6"]);
+test.each([
+  ["twice as many as are under way at once", 4, 6],
+  ["a multiple of those under way at once", 7, 9],
+])("there are at least so many requests as the scenario says: %s", async (_, requests, sent) => {
+  image([saved(Array<number>(sent).fill(0.1))]);
+  const { stdout } = await run({ ...scenario, requests, concurrency: [3] });
+  expect(parseBenchmark(stdout).scenarios[0]?.levels[0]?.requests).toBe(sent);
+  expect(benches().map((argv) => after("--num-prompts", argv))).toEqual([String(sent)]);
 });
 
 test("the load tool is asked for what the scenario says", async () => {
   image([raw]);
   const { stdout } = await run({ ...scenario, inputTokens: 60, prefixTokens: 4 });
   const [seed] = parseBenchmark(stdout).scenarios[0]?.levels[0]?.seeds ?? [];
-  const bench = benches();
-  expect(bench.map((argv) => argv.slice(0, argv.indexOf("--result-dir")))).toEqual([
-    [
-      ...["vllm", "bench", "serve", "--backend", "vllm", "--base-url", `http://127.0.0.1:${port}`],
-      ...["--model", "tiny", "--tokenizer", "/models/tiny", "--dataset-name", "random", "--ignore-eos"],
-      ...["--random-input-len", "60", "--random-output-len", "3", "--random-prefix-len", "4", "--num-prompts", "4"],
-      ...["--max-concurrency", "2", "--num-warmups", "0", "--ready-check-timeout-sec", "0", "--seed", String(seed)],
-      ...["--disable-tqdm", "--save-result", "--save-detailed"],
-    ],
+  const [[folder = "/", ...bench] = []] = benches();
+  expect(bench).toEqual([
+    ...["vllm", "bench", "serve", "--backend", "vllm", "--base-url", `http://127.0.0.1:${port}`],
+    ...["--model", "tiny", "--tokenizer", "/models/tiny", "--dataset-name", "random", "--ignore-eos"],
+    ...["--random-input-len", "60", "--random-output-len", "3", "--random-prefix-len", "4", "--num-prompts", "4"],
+    ...["--max-concurrency", "2", "--num-warmups", "0", "--ready-check-timeout-sec", "0", "--seed", String(seed)],
+    ...["--disable-tqdm", "--save-result", "--save-detailed", "--result-dir", ".", "--result-filename", "result.json"],
   ]);
   // It is gone with the run.
-  expect(fs.existsSync(after("--result-dir", bench[0] ?? []) ?? "/")).toBe(false);
+  expect(fs.existsSync(folder)).toBe(false);
 });
 
 test("the driver warms the server up by other prompts, as many at once and as long as the measured ones", async () => {
@@ -352,7 +312,7 @@ test.each([
   ["*printenv*) exit 1 ;;", "printenv VLLM_API_KEY in container server failed: exit code 1"],
   [
     "*metadata.version*) echo 'no such container' >&2; exit 1 ;;",
-    "python3 -c import importlib.metadata; print(importlib.metadata.version('vllm')) in container server failed: no such container",
+    "python3 -c import importlib.metadata, sys; sys.path.append('/tmp/dgx-spark-serving-packages'); print(importlib.metadata.version(sys.argv[1])) vllm in container server failed: no such container",
   ],
   ["*--interactive*) exit 1 ;;", "load at 2: the load tool failed, its last lines are above"],
 ])("what fails in the container is named: %s", async (change, message) => {
@@ -384,7 +344,7 @@ test.each<[string, object, RegExp]>([
     /3 of 4 requests completed, 1 failed\. ConnectionError: refused/,
   ],
   ["requests that are not counted at all", { completed: 3, failed: undefined }, /3 of 4 requests completed, 1 failed/],
-  ["every request failed", { completed: 0, failed: 4, output_throughput: 0 }, /0 of 4 requests completed, 4 failed/],
+  ["every request failed", { completed: 0, failed: 4 }, /0 of 4 requests completed, 4 failed/],
   ["empty answers", { output_lens: [0, 0, 0, 0] }, /4 of 4 answers have 0 tokens, 3 were asked for/],
   ["answers cut short", { output_lens: [3, 2, 3, 1] }, /2 of 4 answers have 1, 2 tokens, 3 were asked for/],
   ["one too long, one too short", { output_lens: [3, 2, 4, 3] }, /2 of 4 answers have 2, 4 tokens, 3 were asked for/],
@@ -397,6 +357,11 @@ test.each<[string, object, RegExp]>([
     "an answer in one piece",
     { itls: [[0.1], [0.1], [], [0.1]] },
     /an answer came in one piece: the server does not stream/,
+  ],
+  [
+    "answers that were held up",
+    { itls: Array.from({ length: 4 }, () => [0.0002, 0.0003]) },
+    /all pieces of each answer came at once: the stream is held up on its way/,
   ],
   ["no first token", { ttfts: [0.1, 0, 0.1, 0.1] }, /an answer has no first token/],
   ["prompts of another length", { total_input_tokens: 320 }, /80 tokens by the server's count, 64 were asked for/],

@@ -28,6 +28,8 @@ function level(concurrency: number, tokensPerSecond: number, ttft: number): Benc
     outputTokensPerSecond: rate(tokensPerSecond),
     totalTokensPerSecond: rate(tokensPerSecond * 9),
     promptTokensPerSecond: concurrency === 1 ? rate(1024 / (ttft / 1000)) : null,
+    ppTokensPerSecond: null,
+    tgTokensPerSecond: null,
     ttftMilliseconds: latency(ttft),
     tpotMilliseconds: latency((1000 * concurrency) / tokensPerSecond, 1.7),
     itlMilliseconds: latency((900 * concurrency) / tokensPerSecond, 2),
@@ -62,7 +64,7 @@ function run(startedAt: string, factor: number): BenchmarkResult["earlier"][numb
       outputTokensPerSecond: rate(each.outputTokensPerSecond.median * factor),
     })),
   }));
-  return { startedAt, scenarios };
+  return { startedAt, tool: "vllm-bench", scenarios };
 }
 
 const result: BenchmarkResult = {
@@ -183,11 +185,14 @@ describe("the page", () => {
     expect(chart).toContain("load (2048 shared + 128 in, 128 out)");
   });
 
-  test("without an earlier run says so, and has no chart of them", () => {
-    const first = renderPage({ ...result, earlier: [] });
-    expect(first).toContain("There is no earlier run of this deployment.");
-    expect(count(first, "<svg")).toBe(3);
-    expect(page).not.toContain("There is no earlier run of this deployment.");
+  test("without an earlier run by the same tool says so, and has no chart of them", () => {
+    const others = result.earlier.map((each) => ({ ...each, tool: "llama-benchy" as const }));
+    for (const earlier of [[], others]) {
+      const first = renderPage({ ...result, earlier });
+      expect(first).toContain("There is no earlier run of this deployment by this tool.");
+      expect(count(first, "<svg")).toBe(3);
+    }
+    expect(page).not.toContain("There is no earlier run");
   });
 
   test("has every figure of every level in its tables", () => {
@@ -196,12 +201,12 @@ describe("the page", () => {
     expect(tables).toContain(
       "single-stream (1024 in, 128 out) concurrency (requests) 1 (peak) requests of a repeat 4 warm-up requests 1 " +
         "seeds 11, 12, 13 duration (s) 20.8 [19.8–22.5] requests/s 0.19 [0.18–0.20] output tokens/s 24.0 [22.8–25.9] " +
-        "total tokens/s 216 [205–233] prompt tokens/s 2560 [2432–2765] TTFT p50 (ms) 400 [380–432] TTFT p90 (ms) 600 " +
+        "total tokens/s 216 [205–233] prompt tokens/s 2560 [2432–2765] pp tokens/s – tg tokens/s – TTFT p50 (ms) 400 [380–432] TTFT p90 (ms) 600 " +
         "TTFT p99 (ms) 1200 TPOT p50 (ms) 41.7 [39.6–45.0] TPOT p90 (ms) 62.5 TPOT p99 (ms) 70.8 " +
         "ITL p50 (ms) – ITL p90 (ms) – ITL p99 (ms) –",
     );
     expect(tables).toContain("concurrency (requests) 1 2 4 8 (peak) 16 ");
-    expect(tables).toContain("prompt tokens/s 2560 [2432–2765] – – – – TTFT");
+    expect(tables).toContain("prompt tokens/s 2560 [2432–2765] – – – – pp tokens/s – – – – – tg");
   });
 
   test("says where ITL was not seen: in words if nowhere, at its level else", () => {
@@ -234,6 +239,15 @@ test("the terminal's table has the figures of each level", () => {
       "load                    16        34  118 [112–127]           14000        42000          136          231         122",
     ].join("\n"),
   );
+  const levels = load.levels
+    .slice(0, 2)
+    .map((each) => ({ ...each, ppTokensPerSecond: rate(2000), tgTokensPerSecond: rate(25) }));
+  const chat = renderFigures({ ...result, tool: "llama-benchy", scenarios: [{ ...load, levels }] });
+  expect(chat.split("\n").map((line) => line.slice(113))).toEqual([
+    "  pp tokens/s       tg tokens/s",
+    "  2000 [1900–2160]  25.0 [23.8–27.0]",
+    "  2000 [1900–2160]  25.0 [23.8–27.0]",
+  ]);
 });
 
 describe("the command", () => {

@@ -390,6 +390,41 @@ test("of the default scenarios those are measured that the context has room for"
   expect(problemsOf({ ...config, benchmark: { enabled: false } })).toEqual([]);
 });
 
+test("what is measured by default goes with the tool", () => {
+  const config = having(["benchmark", "tool"], "llama-benchy") as Record<string, unknown>;
+  const result = parseSettings(config);
+  expect("settings" in result && result.settings.benchmark.scenarios).toEqual([
+    {
+      name: "pp2048-tg128",
+      requests: 4,
+      concurrency: [1, 2, 4],
+      inputTokens: 2048,
+      prefixTokens: 0,
+      outputTokens: 128,
+    },
+  ]);
+  const scenarios = [
+    { name: "a", requests: 1, concurrency: [1], inputTokens: 8, prefixTokens: 0, outputTokens: 2 },
+    { name: "b", requests: 1, concurrency: [1], inputTokens: 8, prefixTokens: 64, outputTokens: 2 },
+  ];
+  const problems = problemsOf({ ...config, benchmark: { tool: "llama-benchy", scenarios } });
+  expect(problems.map(({ key, value, message }) => [key, value, message])).toEqual([
+    [
+      "benchmark.scenarios[1].prefixTokens",
+      64,
+      "prompts of llama-benchy share nothing: benchmark.tool vllm-bench has such",
+    ],
+  ]);
+  expect(problemsOf({ ...config, benchmark: { scenarios } })).toEqual([]);
+  const thresholds = [{ scenario: "a", metric: "tgTokensPerSecond", atLeast: 1 }];
+  const by = (tool: string) =>
+    problemsOf({ ...config, benchmark: { tool, scenarios: scenarios.slice(0, 1), thresholds } });
+  expect(by("llama-benchy")).toEqual([]);
+  expect(by("vllm-bench").map(({ key, message }) => [key, message])).toEqual([
+    ["benchmark.thresholds[0].metric", "only benchmark.tool llama-benchy has this figure"],
+  ]);
+});
+
 test("values are taken as they are meant: numbers as text, addresses and paths in one spelling", () => {
   const config = having(["server", "environment"], { NCCL_IB_GID_INDEX: 3, NCCL_DEBUG: true }) as {
     server: object;

@@ -139,6 +139,7 @@ export const figures = {
     unchecked: [],
   },
   startedAt: "2026-12-02T00:00:00+00:00",
+  tool: "vllm-bench",
   scenarios: [
     {
       name: "single-stream",
@@ -156,6 +157,8 @@ export const figures = {
           outputTokensPerSecond: rate,
           totalTokensPerSecond: rate,
           promptTokensPerSecond: rate,
+          ppTokensPerSecond: null,
+          tgTokensPerSecond: null,
           ttftMilliseconds: latency,
           tpotMilliseconds: latency,
           itlMilliseconds: null,

@@ -11,7 +11,11 @@ function run(speed: number, { noise = 0.5, startedAt = "2026-12-01T00:00:00+00:0
   if (scenario === undefined || level === undefined) throw new Error("no level");
   const outputTokensPerSecond = { median: speed, low: speed - noise, high: speed + noise };
   const levels = [{ ...level, outputTokensPerSecond }];
-  return { startedAt, scenarios: [{ ...scenario, inputTokens, levels }] } satisfies BenchmarkFigures;
+  return {
+    startedAt,
+    tool: "vllm-bench",
+    scenarios: [{ ...scenario, inputTokens, levels }],
+  } satisfies BenchmarkFigures;
 }
 const bound = { scenario: "single-stream", metric: "outputTokensPerSecond" } as const;
 
@@ -40,9 +44,10 @@ test("a relative bound holds the best repeat against the worst of the good runs"
   // One of the runs was as slow: that is noise.
   expect(breachesOf(run(80), [run(100), run(85), run(100)], worse)).toEqual([]);
   expect(breachesOf(run(80, { noise: 10 }), [run(100)], worse)).toEqual([]);
-  // Nothing to compare with: no run, or one of other lengths.
+  // Nothing to compare with: no run, or one of other lengths or by another tool.
   expect(breachesOf(run(80), [], worse)).toEqual([]);
   expect(breachesOf(run(80), [run(100, { inputTokens: 64 })], worse)).toEqual([]);
+  expect(breachesOf(run(80), [{ ...run(100), tool: "llama-benchy" }], worse)).toEqual([]);
 });
 
 test("of a time more is worse", () => {
@@ -97,6 +102,12 @@ test("changes are told in percent of the last good run, and whether they are bey
 
 test("people are told what was expected and measured, and how to go on", () => {
   expect(summaryOf(run(80))).toBe("single-stream 80 tokens/s at 1, TTFT 15.9 ms, TPOT 15.9 ms");
+  const chat = run(80);
+  for (const level of chat.scenarios.flatMap(({ levels }) => levels)) {
+    level.ppTokensPerSecond = { median: 1812.34, low: 1800, high: 1900 };
+    level.tgTokensPerSecond = { median: 24.1, low: 24, high: 25 };
+  }
+  expect(summaryOf(chat)).toBe("single-stream pp1024 (c1) 1812, tg128 (c1) 24.1 tokens/s");
   expect(renderBreaches(breachesOf(run(10), [], [{ ...bound, atLeast: 20 }]))).toBe(
     "1 threshold of the benchmark not kept. The server is up and serves.\n\n" +
       "  single-stream: outputTokensPerSecond\n    expected  at least 20 per second\n    measured  10 per second at concurrency 1\n\n" +

@@ -1,8 +1,9 @@
-"""Imports what serving uses: proves the trimmed image whole, and leaves the byte code that makes it start quickly."""
+"""Imports what serving and measuring use: proves the trimmed image whole, and leaves the byte code that makes it start quickly."""
 
 import importlib
 
 MODULES = [
+    "llama_benchy.__main__",
     "ray",
     "ray._raylet",
     "ray._private.node",
