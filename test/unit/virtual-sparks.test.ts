@@ -120,6 +120,30 @@ test.each([[], ["help"], ["-h"], ["--help"]])("help comes without anything built
   }
 });
 
+test.each(["unknown ok not-installed", "deinstall ok config-files", "install ok half-installed"])(
+  "a package that dpkg knows but does not have is installed: %s",
+  (status) => {
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), "lab-"));
+    try {
+      const wanted =
+        /^packages=\(\n([^)]*)\)/m.exec(fs.readFileSync("scripts/lab", "utf8"))?.[1]?.trim().split(/\s+/) ?? [];
+      const described = wanted.map((name) => {
+        const state = name === "openssh-server" ? status : "install ok installed";
+        return `Package: ${name}\nStatus: ${state}\nVersion: 1\nArchitecture: all\nMaintainer: a\nDescription: a\n`;
+      });
+      fs.writeFileSync(path.join(folder, "status"), described.join("\n"));
+      fs.writeFileSync(path.join(folder, "apt-get"), "#!/bin/sh\nexit 1\n", { mode: 0o755 });
+      const { stderr } = spawnSync("scripts/lab", ["status"], {
+        encoding: "utf8",
+        env: { ...process.env, DPKG_ADMINDIR: folder, PATH: `${folder}:${process.env.PATH ?? ""}` },
+      });
+      expect(stderr).toContain("Installing Debian packages: openssh-server\n");
+    } finally {
+      fs.rmSync(folder, { recursive: true });
+    }
+  },
+);
+
 test("the nodes' fabric interfaces have different names, as on real Sparks", () => {
   expect(head.fabric.interface).not.toBe(worker.fabric.interface);
 });
