@@ -1,6 +1,6 @@
 import * as pulumi from "@pulumi/pulumi";
 import { type BenchmarkResult, parseBenchmark } from "./benchmark";
-import { breachesOf, type Change, changesSince, goodRuns, renderBreaches, summaryOf } from "./thresholds";
+import { breachesOf, type Change, changesSince, goodRuns, renderBreaches, renderTooFew, summaryOf } from "./thresholds";
 import { containerName } from "./container";
 import { remoteStep, resultOf } from "./remoteStep";
 import type { Settings } from "./schema";
@@ -83,7 +83,10 @@ export class BenchmarkRun extends pulumi.ComponentResource {
     });
     // Beside the output, which is there all the same, as the server is.
     measured.apply((found) => {
-      const breaches = found ? breachesOf(found.result, found.good, thresholds) : [];
+      if (found === undefined) return;
+      const tooFew = renderTooFew(found.result, found.good, thresholds);
+      if (tooFew !== undefined) void pulumi.log.info(tooFew, run);
+      const breaches = breachesOf(found.result, found.good, thresholds);
       if (breaches.length === 0) return;
       const told = renderBreaches(breaches);
       if (onBreach === "warn") void pulumi.log.warn(`\n${told}\n`, run);

@@ -173,7 +173,7 @@ const thresholdSchema = z
       .meta({ description: "Upper bound, in the metric's unit.", example: "500" }),
     maxWorsePercent: numeric(z.number().min(0)).optional().meta({
       description:
-        "How much worse, percent, the best repeat may be than the worst repeat of the last five runs that kept their thresholds. Noise alone is seldom beyond the worst of five runs.",
+        "How much worse, percent, the best repeat may be than the worst repeat of the last five runs that kept their thresholds; not held until there are three. Noise alone is seldom beyond the worst of them.",
       example: "10",
     }),
   })

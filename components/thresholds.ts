@@ -32,6 +32,13 @@ export interface Change {
  */
 const compared = 5;
 
+/**
+ * How many good runs a run is held against at least. One run alone may have been a lucky one, and none after it counts as good
+ * then: of 20 runs on the lab's busy machine, each held against the one before in nine figures with 20 %, 13 of 40 were beyond
+ * (both orders of time), against two runs before 3 of 38, against three 1 of 36, against more no fewer.
+ */
+const enough = 3;
+
 /** The runs before that count: the last five that were beyond no threshold themselves, oldest first. */
 export function goodRuns(
   earlier: readonly BenchmarkFigures[],
@@ -64,14 +71,14 @@ export function breachesOf(
     if (atMost !== undefined && figure.median > atMost)
       breaches.push({ threshold, expected: `at most ${atMost} ${unit}`, measured: told(figure.median) });
     const before = rangeOf(run, good, threshold);
-    if (maxWorsePercent === undefined || before === undefined) return breaches;
+    if (maxWorsePercent === undefined || before === undefined || before.runs < enough) return breaches;
     const isRate = benchmarkMetrics[metric] === "higher";
     const [best, worst] = isRate ? [figure.high, before.low] : [figure.low, before.high];
     const worse = round((isRate ? 1 - best / worst : best / worst - 1) * 100);
     if (worse > maxWorsePercent)
       breaches.push({
         threshold,
-        expected: `the best repeat at most ${maxWorsePercent} % worse than ${round(worst)} ${unit}, the worst of ${before.runs === 1 ? "the last good run" : `the last ${before.runs} good runs`}`,
+        expected: `the best repeat at most ${maxWorsePercent} % worse than ${round(worst)} ${unit}, the worst of the last ${before.runs} good runs`,
         measured: `${told(best)}, ${worse} % worse`,
       });
     return breaches;
@@ -138,6 +145,25 @@ export function summaryOf(run: BenchmarkFigures): string {
       return `${name} ${round(outputTokensPerSecond.median)} tokens/s at ${peakConcurrency}, TTFT ${round(ttftMilliseconds.median)} ms, TPOT ${round(tpotMilliseconds.median)} ms`;
     })
     .join("; ");
+}
+
+/** Which relative thresholds are not held yet for want of runs, for a person; undefined where each is. */
+export function renderTooFew(
+  run: BenchmarkFigures,
+  good: readonly BenchmarkFigures[],
+  thresholds: readonly Threshold[],
+): string | undefined {
+  const few = thresholds.flatMap((threshold) => {
+    const runs = rangeOf(run, good, threshold)?.runs ?? 0;
+    return threshold.maxWorsePercent === undefined || runs >= enough
+      ? []
+      : `${threshold.scenario}: ${threshold.metric} (${runs})`;
+  });
+  if (few.length === 0) return undefined;
+  return (
+    `maxWorsePercent is held against ${enough} good runs or more, and not yet for ${few.join(", ")}.\n` +
+    "  measure again: pulumi up --replace '**benchmark-run'"
+  );
 }
 
 /** What is wrong and how to go on, for a person. */
