@@ -33,9 +33,9 @@ export interface Change {
 const compared = 5;
 
 /**
- * How many good runs a run is held against at least. One run alone may have been a lucky one, and none after it counts as good
- * then: of 20 runs on the lab's busy machine, each held against the one before in nine figures with 20 %, 13 of 40 were beyond
- * (both orders of time), against two runs before 3 of 38, against three 1 of 36, against more no fewer.
+ * How many good runs a run is held against at least. One alone may have been a lucky one, and then none after it counts as good.
+ * Of the runs above, either way in time, 13 of 40 were in one of the figures more than 20 % worse than the one before, 3 of 38
+ * than the worst of two, and 1 of 36, a hiccup of the machine, than the worst of three; no fewer than the worst of four or five.
  */
 const enough = 3;
 
@@ -155,13 +155,11 @@ export function renderTooFew(
 ): string | undefined {
   const few = thresholds.flatMap((threshold) => {
     const runs = rangeOf(run, good, threshold)?.runs ?? 0;
-    return threshold.maxWorsePercent === undefined || runs >= enough
-      ? []
-      : `${threshold.scenario}: ${threshold.metric} (${runs})`;
+    return threshold.maxWorsePercent === undefined || runs >= enough ? [] : `${threshold.scenario} (${runs} so far)`;
   });
   if (few.length === 0) return undefined;
   return (
-    `maxWorsePercent is held against ${enough} good runs or more, and not yet for ${few.join(", ")}.\n` +
+    `maxWorsePercent is held against ${enough} good runs or more, and not yet for ${[...new Set(few)].join(", ")}.\n` +
     "  measure again: pulumi up --replace '**benchmark-run'"
   );
 }
