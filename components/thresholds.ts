@@ -34,7 +34,7 @@ const compared = 5;
 
 /**
  * How many good runs a run is held against at least. One alone may have been a lucky one, and then none after it counts as good.
- * Of the runs above, either way in time, 13 of 40 were in one of the figures more than 20 % worse than the one before, 3 of 38
+ * Of another 21 runs, either way in time, 13 of 40 were in one of the figures more than 20 % worse than the one before, 3 of 38
  * than the worst of two, and 1 of 36, a hiccup of the machine, than the worst of three; no fewer than the worst of four or five.
  */
 const enough = 3;
