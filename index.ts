@@ -33,7 +33,7 @@ const workers = workerSettings.sort((a, b) => (a.name < b.name ? -1 : 1)).map(sp
 const sparks = [head, ...workers];
 
 const image = new ContainerImage("image", { head, workers, settings, deployment });
-const weights = new ModelWeights("model", { nodes: sparks, path: settings.model.path });
+const weights = new ModelWeights("model", { head, workers, settings, image, huggingFaceToken });
 
 const cluster = new RayCluster("ray", { head, workers, deployment, settings, image, weights, secretEnvironment });
 const fabric = new Fabric("fabric", { settings, deployment, preflight, cluster });
@@ -43,6 +43,7 @@ const server = new VllmServer("server", {
   cluster,
   fabric,
   image,
+  weights,
   settings,
 });
 const run = settings.benchmark.enabled
@@ -63,6 +64,8 @@ export = {
     fabricAddress: link.address,
     facts,
   })),
+  /** What the model is, and how it came to the nodes; absent without `model.source`. */
+  ...(settings.model.source && { weights: weights.output }),
   /** What the nodes measured between each other. */
   fabric: fabric.output,
   /** Figures of the benchmark; absent when it is not enabled. */

@@ -1,6 +1,6 @@
 import * as pulumi from "@pulumi/pulumi";
-import { z } from "zod";
 import { localTag } from "./container";
+import { keySchema } from "./fabricKey";
 import { remoteStep, resultOf } from "./remoteStep";
 import type { Settings } from "./schema";
 import type { SparkNode } from "./sparkNode";
@@ -16,9 +16,6 @@ export interface ContainerImageArgs {
 
 const hour = 3600;
 
-/** What `fabric-key.sh` prints. An empty key must never get as far as an `authorized_keys`. */
-const keySchema = z.object({ publicKey: z.string().regex(/^ssh-ed25519 [A-Za-z0-9+/=]{40,}( .*)?$/) });
-
 /**
  * The serving image on every node: pulled by digest on the head, streamed from there to the others over the fabric,
  * and verified to be the same. The head gets a key of its own for that, which may do nothing else on the workers.
@@ -26,6 +23,8 @@ const keySchema = z.object({ publicKey: z.string().regex(/^ssh-ed25519 [A-Za-z0-
 export class ContainerImage extends pulumi.ComponentResource {
   /** Name by which every node knows the image. */
   readonly tag: string;
+  /** The image is on the head after this. */
+  readonly pulled: pulumi.Resource;
   /** The image is on every node after these. */
   readonly ready: pulumi.Resource[];
 
@@ -44,6 +43,7 @@ export class ContainerImage extends pulumi.ComponentResource {
       },
       { parent: this },
     );
+    this.pulled = pulled;
     this.ready = [pulled];
     if (workers.length > 0) {
       const key = remoteStep(
@@ -76,7 +76,7 @@ export class ContainerImage extends pulumi.ComponentResource {
     const from = head.settings.fabric.address;
     const authorize = (action: string, ...more: pulumi.Input<string>[]) => ({
       script: "authorize-fabric-key.sh",
-      args: [action, worker.directory, ...more],
+      args: [action, worker.directory, "receive-image.sh", ...more],
     });
     const authorized = remoteStep(
       `${name}-authorize-${worker.name}`,

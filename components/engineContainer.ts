@@ -25,6 +25,8 @@ export interface EngineContainerArgs {
   volumes: Readonly<Record<string, string>>;
   /** Fabric addresses of the nodes that work together in it, where a change of these must make it anew. */
   members?: readonly string[];
+  /** Tells the model from another one in the same folder, where a change of it must make it anew. */
+  model?: pulumi.Input<string>;
   /** Looked for just before it is made, beside the image. */
   needs: Omit<Needs, "image">;
   /** Containers that this one must not outlive: it is made anew when one of them is. */
@@ -66,6 +68,7 @@ export function engineContainer(
         // Which deployment a container on a shared machine belongs to.
         { label: "dgx-spark-serving.deployment", value: deployment },
         ...(args.members ? [{ label: "dgx-spark-serving.members", value: args.members.join(" ") }] : []),
+        ...(args.model === undefined ? [] : [{ label: "dgx-spark-serving.model", value: args.model }]),
       ],
       mounts: [
         { type: "bind", source: model, target: model, readOnly: true },

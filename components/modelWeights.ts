@@ -1,26 +1,212 @@
 import * as pulumi from "@pulumi/pulumi";
-import { remoteStep } from "./remoteStep";
+import { z } from "zod";
+import type { ContainerImage } from "./containerImage";
+import { keySchema } from "./fabricKey";
+import { type RemoteCall, remoteStep, resultOf } from "./remoteStep";
+import type { Settings } from "./schema";
 import type { SparkNode } from "./sparkNode";
 
 export interface ModelWeightsArgs {
-  nodes: readonly SparkNode[];
-  /** Absolute path of the model's folder, the same on every node. */
-  path: string;
+  head: SparkNode;
+  workers: readonly SparkNode[];
+  settings: Pick<Settings, "model">;
+  /** The hub's own client is in it. */
+  image: ContainerImage;
+  /** Undefined: what is fetched needs none. */
+  huggingFaceToken: pulumi.Input<string | undefined>;
 }
 
-/** Checks that the model is whole and readable on every node. The weights themselves are left alone. */
+/** What the model is, and how it came to the nodes. */
+export interface WeightsOutput {
+  files: number;
+  bytes: number;
+  /** Tells it from every other model: of names, sizes and SHA-256 of all files. */
+  digest: string;
+  /** Commit on the hub; null: it was on the head already. */
+  commit: string | null;
+  /** What the head downloaded when the model was fetched; null: nothing is downloaded from there. */
+  download: Transfer | null;
+  /** What went over the fabric when it was copied, along the chain of nodes. */
+  copies: (Transfer & { from: string; to: string })[];
+}
+
+interface Transfer {
+  bytes: number;
+  seconds: number;
+  /** 10^9 bytes a second; null: nothing had to move. */
+  gigabytesPerSecond: number | null;
+}
+
+const onHeadSchema = z.object({
+  files: z.int(),
+  bytes: z.int(),
+  digest: z.string(),
+  commit: z.string().optional(),
+  fetchedBytes: z.int().optional(),
+  seconds: z.number().optional(),
+});
+const copiesSchema = z.object({ nodes: z.record(z.string(), z.object({ bytes: z.int(), seconds: z.number() })) });
+
+const minute = 60;
+
+/**
+ * The model on every node. Without a source it is left alone, and held to be whole and readable. With one, the head has it
+ * first, every byte read and hashed, and sends it down a chain of the other nodes: each sends to the next what it found right,
+ * while it still receives.
+ */
 export class ModelWeights extends pulumi.ComponentResource {
+  /** The model is on every node after these. */
   readonly ready: pulumi.Resource[];
+  /** Tells the model from another one in the same folder. Undefined without a source. */
+  readonly digest: pulumi.Output<string> | undefined;
+  /** Undefined without a source, and where an update left the steps out. */
+  readonly output: pulumi.Output<WeightsOutput | undefined>;
 
   constructor(name: string, args: ModelWeightsArgs, opts?: pulumi.ComponentResourceOptions) {
     super("dgx-spark-serving:index:ModelWeights", name, {}, opts);
-    this.ready = args.nodes.map((node) =>
+    const { head, workers } = args;
+    const { path, source } = args.settings.model;
+    const check = (node: SparkNode, triggers?: pulumi.Input<unknown>[], dependsOn?: pulumi.Resource) =>
       remoteStep(
         `${name}-${node.name}`,
-        { node, create: { script: "check_model.py", args: [args.path] }, timeoutSeconds: 120 },
-        { parent: this },
-      ),
-    );
-    this.registerOutputs({});
+        {
+          node,
+          create: { script: "check_model.py", args: [path] },
+          ...(triggers && { triggers }),
+          timeoutSeconds: 120,
+        },
+        { parent: this, ...(dependsOn && { dependsOn }) },
+      );
+    this.output = pulumi.output(undefined);
+    if (source === undefined) {
+      this.ready = [head, ...workers].map((node) => check(node));
+    } else {
+      const limit = source.timeoutMinutes * minute;
+      const onHead = this.onHead(name, args, source, limit);
+      const found = resultOf(onHead, (text) => onHeadSchema.parse(JSON.parse(text)));
+      const digest = found.apply((known) => known?.digest ?? "");
+      this.digest = digest;
+      this.ready = [check(head, [digest], onHead)];
+      let copied: pulumi.Output<z.output<typeof copiesSchema> | undefined> = pulumi.output({ nodes: {} });
+      if (workers.length > 0) {
+        const copy = this.copyAlong(name, [head, ...workers], path, digest, this.ready, limit);
+        copied = resultOf(copy, (text) => copiesSchema.parse(JSON.parse(text)));
+        this.ready.push(...workers.map((worker) => check(worker, [digest], copy)));
+      }
+      this.output = pulumi.all([found, copied]).apply(([known, { nodes } = { nodes: {} }]) => {
+        if (known === undefined) return undefined;
+        const { files, bytes, digest, commit = null, fetchedBytes, seconds } = known;
+        return {
+          files,
+          bytes,
+          digest,
+          commit,
+          download: fetchedBytes === undefined ? null : transfer(fetchedBytes, seconds ?? 0),
+          copies: workers.flatMap((worker, index) => {
+            const done = nodes[worker.name];
+            const from = (workers[index - 1] ?? head).name;
+            return done ? [{ from, to: worker.name, ...transfer(done.bytes, done.seconds) }] : [];
+          }),
+        };
+      });
+    }
+    this.registerOutputs({ weights: this.output });
   }
+
+  /** Has the model on the head, and its manifest made. */
+  private onHead(
+    name: string,
+    { head, image, settings, huggingFaceToken }: ModelWeightsArgs,
+    source: NonNullable<Settings["model"]["source"]>,
+    timeoutSeconds: number,
+  ) {
+    const { path } = settings.model;
+    if (source.kind === "path") {
+      const create = { script: "list_model.py", args: [path, head.directory] };
+      return remoteStep(`${name}-list`, { node: head, create, timeoutSeconds }, { parent: this });
+    }
+    const { repository = "", revision, endpoint = "" } = source;
+    return remoteStep(
+      `${name}-fetch`,
+      {
+        node: head,
+        create: { script: "fetch_model.py", args: [image.tag, path, head.directory, repository, revision, endpoint] },
+        environment: pulumi
+          .output(huggingFaceToken)
+          .apply((token): Record<string, string> => (token === undefined ? {} : { HF_TOKEN: token })),
+        timeoutSeconds,
+      },
+      { parent: this, dependsOn: image.pulled },
+    );
+  }
+
+  /** Lets each node send to the next, and has the first one begin. */
+  private copyAlong(
+    name: string,
+    chain: readonly SparkNode[],
+    path: string,
+    digest: pulumi.Output<string>,
+    whole: readonly pulumi.Resource[],
+    timeoutSeconds: number,
+  ) {
+    const [head, ...others] = chain as [SparkNode, ...SparkNode[]];
+    const receivers = others.map((node, index) => {
+      const sender = chain[index] as SparkNode;
+      const key = remoteStep(
+        `${name}-key-${sender.name}`,
+        {
+          node: sender,
+          create: { script: "fabric-key.sh", args: [`${sender.directory}/model_ed25519`] },
+          // Where it is to be used again, what somebody did to it is mended first.
+          triggers: [digest],
+          timeoutSeconds: 30,
+        },
+        { parent: this },
+      );
+      const publicKey = resultOf(key, (text) => keySchema.parse(JSON.parse(text)).publicKey).apply(
+        (known = "") => known,
+      );
+      const following = others[index + 1];
+      const config = JSON.stringify({ node: node.name, path, next: following ? hop(following) : null });
+      const receiver = (action: string, ...more: pulumi.Input<string>[]): RemoteCall => ({
+        script: "model_receiver.py",
+        args: [action, node.directory, ...more],
+      });
+      return remoteStep(
+        `${name}-receiver-${node.name}`,
+        {
+          node,
+          create: receiver("add", sender.settings.fabric.address, publicKey, config),
+          delete: receiver("remove"),
+          triggers: [digest],
+          repairs: true,
+          timeoutSeconds: 30,
+        },
+        { parent: this },
+      );
+    });
+    return remoteStep(
+      `${name}-copy`,
+      {
+        node: head,
+        create: {
+          script: "copy_model.py",
+          args: [head.name, path, head.directory, JSON.stringify(others.map(hop))],
+        },
+        triggers: [digest],
+        timeoutSeconds,
+      },
+      { parent: this, dependsOn: [...receivers, ...whole] },
+    );
+  }
+}
+
+/** What a node has to know of the next one in the chain. */
+function hop(node: SparkNode) {
+  const { name, user, port, hostKey, fabric } = node.settings;
+  return { name, user, address: fabric.address, port, hostKey };
+}
+
+function transfer(bytes: number, seconds: number): Transfer {
+  return { bytes, seconds, gigabytesPerSecond: bytes === 0 ? null : bytes / 1e9 / seconds };
 }

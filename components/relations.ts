@@ -13,6 +13,12 @@ const absent = <T extends z.ZodType>(type: T) => type.optional().catch(undefined
 const count = numeric(z.number().min(1));
 const list = <T extends z.ZodType>(type: T) => z.array(type).catch([]);
 const related = z.object({
+  model: z
+    .object({
+      path: absent(z.string()),
+      source: absent(z.object({ kind: absent(z.string()), repository: z.unknown(), endpoint: z.unknown() })),
+    })
+    .catch({}),
   nodes: list(
     z
       .object({
@@ -98,8 +104,13 @@ export function scenarioTokens(
  * @param raw the configuration, of any shape
  */
 export function relationProblems(raw: unknown): Problem[] {
-  const { nodes, server, benchmark } = related
-    .catch({ nodes: [], server: { extraArgs: [], environment: {} }, benchmark: { scenarios: [], thresholds: [] } })
+  const { nodes, model, server, benchmark } = related
+    .catch({
+      nodes: [],
+      model: {},
+      server: { extraArgs: [], environment: {} },
+      benchmark: { scenarios: [], thresholds: [] },
+    })
     .parse(raw);
   const problems: Problem[] = [];
   const report = (at: Path, message: string, fix = setCommand(at)) => {
@@ -128,6 +139,22 @@ export function relationProblems(raw: unknown): Problem[] {
     new Set(nodes.flatMap(({ fabric }) => (fabric.address === undefined ? [] : [net.isIP(fabric.address)]))).size > 1
   ) {
     report(["nodes", 0, "fabric", "address"], "the nodes' fabric addresses are partly IPv4 and partly IPv6");
+  }
+
+  const { path = "", source } = model;
+  if (source !== undefined && /[%\\\r\n]|\s$/.test(path)) {
+    report(
+      ["model", "path"],
+      "with model.source: no `%`, backslash or line break, and no blank at the end, which rsync would change",
+    );
+  }
+  if (source?.kind === "hub" && source.repository === undefined) {
+    report(["model", "source", "repository"], "missing: `hub` needs it");
+  }
+  for (const key of ["repository", "endpoint"] as const) {
+    const at = ["model", "source", key];
+    if (source?.kind === "path" && source[key] !== undefined)
+      report(at, "`path` has none: it is for `hub`", removeCommand(at));
   }
 
   const stages = server.pipelineParallelSize ?? 1;

@@ -24,6 +24,8 @@ export interface RemoteStepArgs {
   delete?: RemoteCall;
   /** It is cheap when all is as it should be, and every update is to put right what is not. Default: an update tells what is known. */
   repairs?: boolean;
+  /** Variables for its script, secret: they go in by stdin, and are in no command line. */
+  environment?: pulumi.Input<Record<string, string>>;
   /** Any change makes the step anew. */
   triggers?: pulumi.Input<unknown>[];
   /** Limit of one run on the node, seconds. */
@@ -47,7 +49,7 @@ export function remoteStep(
 
 function stepCommand(
   step: string,
-  { node, timeoutSeconds, triggers, ...calls }: RemoteStepArgs,
+  { node, timeoutSeconds, triggers, environment, ...calls }: RemoteStepArgs,
   opts: pulumi.CustomResourceOptions,
   deletion: "delete" | "leave" = "delete",
 ): command.remote.Command {
@@ -71,7 +73,10 @@ function stepCommand(
       update: line(calls.create, calls.repairs ? "create" : "again"),
       ...(calls.delete && { delete: line(calls.delete, deletion) }),
       ...(triggers && { triggers }),
-      stdin: stepProgram(scripts),
+      stdin:
+        environment === undefined
+          ? stepProgram(scripts)
+          : pulumi.secret(pulumi.output(environment).apply((variables) => stepProgram(scripts, variables))),
       // sshd refuses variables without AcceptEnv, so none are sent.
       addPreviousOutputInEnv: false,
       // stdout is the result, for the program; people read stderr.

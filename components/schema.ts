@@ -155,6 +155,43 @@ export const scenarioSchema = z.strictObject({
   }),
 });
 
+const sourceSchema = z.strictObject({
+  kind: z.enum(["hub", "path"]).meta({
+    description:
+      "Where the head has the model from: `hub`: downloaded once from Hugging Face's hub, or one like it; `path`: it lies in `model.path` there. All other nodes get it from the head over the fabric. Without a source it lies in `model.path` on every node.",
+    example: "hub",
+  }),
+  repository: z
+    .string()
+    .regex(/^[\w.-]+(\/[\w.-]+)?$/, "not a repository of the form `owner/name`")
+    .optional()
+    .meta({ description: "Repository on the hub.", example: "Qwen/Qwen3.5-122B-A10B-FP8" }),
+  revision: z
+    .string()
+    .regex(/^[^\s\0-][^\s\0]*$/, "empty, holds blanks, or starts with a hyphen")
+    .default("main")
+    .meta({
+      description:
+        "Branch, tag or commit on the hub. A branch is resolved once, when the model is fetched; the output `weights` names the commit.",
+      example: "main",
+    }),
+  endpoint: z
+    .url({ protocol: /^https?$/, error: "not the URL of a hub (https://…)" })
+    .optional()
+    .meta({
+      description: "Another hub, e.g. a mirror. Default: the hub client's own.",
+      example: "https://hub.example",
+    }),
+  timeoutMinutes: numeric(
+    z
+      .number()
+      .gt(0)
+      .max(7 * 24 * 60),
+  )
+    .default(24 * 60)
+    .meta({ description: "Limit of the download, and of the copies, minutes.", example: "1440" }),
+});
+
 const thresholdSchema = z
   .strictObject({
     scenario: z.string().meta({ description: "Name of a scenario.", example: "single-stream" }),
@@ -257,6 +294,7 @@ export const schema = z.strictObject({
         description: "Folder of the model (config.json and weights), the same on every node.",
         example: "/home/aurora/models/my-model",
       }),
+    source: sourceSchema.optional(),
     name: z
       .string()
       .regex(/^[^\s\0-][^\s\0]*$/, "empty, holds blanks, or starts with a hyphen")

@@ -33,8 +33,12 @@ export function stepArguments({ script, args }: StepCall, at: StepPlace): string
   return ["python3", "-B", "-", at.directory, at.node, at.step, String(at.timeoutSeconds), at.mode, script, ...args];
 }
 
-/** The text of `step.py`, with the scripts in it and all that these use. */
-export function stepProgram(scripts: readonly string[]): string {
+/**
+ * The text of `step.py`, with the scripts in it and all that these use.
+ *
+ * @param environment variables for the scripts, by name
+ */
+export function stepProgram(scripts: readonly string[], environment: Readonly<Record<string, string>> = {}): string {
   const files: Record<string, string> = {};
   const add = (name: string): void => {
     if (name in files || !fs.existsSync(path.join(folder, name))) return;
@@ -45,11 +49,20 @@ export function stepProgram(scripts: readonly string[]): string {
     [...imported, ...named].forEach(add);
   };
   scripts.forEach(add);
-  return programWith(Object.fromEntries(Object.entries(files).sort()));
+  return programWith(Object.fromEntries(Object.entries(files).sort()), environment);
 }
 
-/** The text of `step.py` with these texts in it, by name. */
-export function programWith(files: Readonly<Record<string, string>>): string {
-  const literal = JSON.stringify(JSON.stringify(files));
-  return scriptText("step.py").replace("FILES = {}", () => `FILES = json.loads(${literal})`);
+/** The text of `step.py` with these texts in it, by name, and these variables. */
+export function programWith(
+  files: Readonly<Record<string, string>>,
+  environment: Readonly<Record<string, string>> = {},
+): string {
+  const filled = { FILES: files, ENVIRONMENT: environment };
+  return Object.entries(filled).reduce(
+    (text, [name, value]) =>
+      Object.keys(value).length === 0
+        ? text
+        : text.replace(`${name} = {}`, () => `${name} = json.loads(${JSON.stringify(JSON.stringify(value))})`),
+    scriptText("step.py"),
+  );
 }

@@ -6,6 +6,7 @@ import type { ContainerImage } from "./containerImage";
 import { engineContainer } from "./engineContainer";
 import type { Fabric } from "./fabric";
 import { memoryDemand } from "./memory";
+import type { ModelWeights } from "./modelWeights";
 import { keptRunning } from "./keepRunning";
 import { rankEnvironment, sessionDirectory } from "./rank";
 import { rayAddress, urlHost } from "./ray";
@@ -24,6 +25,7 @@ export interface VllmServerArgs {
   /** Nothing is loaded before the ranks are seen to work together. */
   fabric: Fabric;
   image: ContainerImage;
+  weights: ModelWeights;
   settings: Pick<Settings, "accelerator" | "model" | "server">;
 }
 
@@ -107,6 +109,7 @@ export class VllmServer extends pulumi.ComponentResource {
           .all([this.apiKey, cluster.secretEnvironment])
           .apply(([key, secrets]) => [`VLLM_API_KEY=${key}`, ...secrets]),
         modelPath: model.path,
+        ...(args.weights.digest && { model: args.weights.digest }),
         needs: { memory: memoryDemand(args.settings), ports: [server.port] },
         volumes: { [sessionDirectory]: cluster.session },
         // A server does not outlive the Ray processes that its ranks ran in.

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Lets the head's fabric key run receive-image.sh on this node, and nothing else:
-# authorize-fabric-key.sh add FOLDER FROM_ADDRESS PUBLIC_KEY, or authorize-fabric-key.sh remove FOLDER
+# Lets another node's fabric key run RECEIVER on this node, and nothing else: receive-image.sh or receive-model.sh.
+# authorize-fabric-key.sh add FOLDER RECEIVER FROM_ADDRESS PUBLIC_KEY, or authorize-fabric-key.sh remove FOLDER RECEIVER
 set -euo pipefail
 export LC_ALL=C
-action=$1 folder=$2 from=${3:-} key=${4:-}
-receiver=$folder/receive-image.sh
+action=$1 folder=$2 from=${4:-} key=${5:-}
+receiver=$folder/$3
 
 case $action in
   add | remove) ;;
@@ -15,7 +15,7 @@ if [[ $action = add && ! $key =~ ^ssh-ed25519\ [A-Za-z0-9+/=]{40,}(\ .*)?$ ]]; t
   exit 2
 fi
 read -r type body _ <<<"$key"
-# What it runs makes a line ours, not the key or where it comes from: a renewed key, and another head, take the place of the old.
+# What it runs makes a line ours, not the key or where it comes from: a renewed key, and another sender, take the place of the old.
 before='restrict,from="'
 after="\",command=\"bash $receiver\" "
 entry="$before$from$after$type $body dgx-spark-serving"
@@ -42,7 +42,7 @@ present=$(lines 1)
 if [ "$action" = add ]; then wanted=$entry; else wanted=''; fi
 
 changed=false
-source=$(dirname "$0")/receive-image.sh
+source=$(dirname "$0")/$3
 if [ "$action" = add ] && ! cmp --silent "$source" "$receiver"; then
   # Not the file that a copy may be reading.
   cp "$source" "$receiver.new"

@@ -26,8 +26,9 @@ import tempfile
 import threading
 import time
 
-# Texts by name, filled in by components/step.ts.
+# Filled in by components/step.ts: texts by name, and variables for the script, which may be secret.
 FILES = {}
+ENVIRONMENT = {}
 
 # Of this program's parent, which is there for as long as the connection is.
 CONNECTION = os.getppid()
@@ -159,6 +160,7 @@ def watched(argv, what, seconds, stdout):
         stderr=subprocess.PIPE,
         start_new_session=True,
         preexec_fn=die_with_parent,
+        env={**os.environ, **ENVIRONMENT},
     )
     said = Relay(child.stderr)
 

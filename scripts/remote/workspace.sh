@@ -17,7 +17,9 @@ if [ "$action" = remove ]; then
     docker volume rm "$session" >&2
   fi
   [ "$images" = keep ] || bash "$here/remove-image.sh" "$deployment" >/dev/null
-  bash "$here/authorize-fabric-key.sh" remove "$folder" >/dev/null
+  for receiver in receive-image.sh receive-model.sh; do
+    bash "$here/authorize-fabric-key.sh" remove "$folder" "$receiver" >/dev/null
+  done
   if [ -z "$(ls -A -- "$folder/nodes")" ]; then
     rm -rf -- "$folder"
     changed=true

@@ -1,0 +1,192 @@
+"""Sends a model to the next node of the chain over the fabric: each file as soon as it is known to be right here, while others
+still arrive. The other end is receive_model.py, which says what it wants, reads what arrived, and sends it on.
+
+Both say a line of JSON at a time. The first is the manifest; then the sender's are empty, and mean that it is still there.
+The receiver's are objects with one of
+    wanted    names of the files that are to be sent
+    right     name of a file that arrived as it should
+    wrong     name of one that arrived, and has other bytes
+    progress  bytes done and bytes in all, of each node from there on
+    failed    why it ends, for people
+    done      bytes that came and the seconds that it took, of each node from there on
+"""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+import threading
+
+ALIVE_SECONDS = 10
+SSH = """\
+Host next
+HostName {address}
+Port {port}
+User {user}
+IdentityFile "{key}"
+IdentitiesOnly yes
+BatchMode yes
+ConnectTimeout 15
+ServerAliveInterval 15
+StrictHostKeyChecking yes
+UserKnownHostsFile /dev/null
+GlobalKnownHostsFile /dev/null
+KnownHostsCommand /bin/echo %H {hostKey}
+HostKeyAlgorithms {algorithms}
+# Fast where the processor knows AES, as every Spark's does.
+Ciphers ^aes128-gcm@openssh.com
+# Files become ready in many small batches: all go over one connection.
+ControlMaster auto
+ControlPath "{socket}"
+"""
+# What is wanted is known: rsync would take one with the right size and time for right.
+RSYNC = ["rsync", "--whole-file", "--ignore-times", "--copy-links", "--times", "--perms", "--chmod=D755,F644", "--timeout=120"]
+
+
+class Failed(Exception):
+    """Why a model can't be sent or received, for people."""
+
+
+class Hop(threading.Thread):
+    """One link of the chain.
+
+    node       name of this node
+    folder     the model's folder here
+    keep       the deployment's folder here, in which the key is
+    manifest   what the next node is to hold
+    following  the next node: name, address, port, user, hostKey
+    """
+
+    def __init__(self, node, folder, keep, manifest, following):
+        super().__init__(daemon=True)
+        self.node, self.folder, self.manifest, self.following = node, folder, manifest, following
+        self.key = os.path.join(os.path.abspath(keep), "model_ed25519")
+        self.changed = threading.Condition()
+        # Names of files: right here, wanted there and not sent, wanted there and not right yet, arrived wrong once.
+        self.right, self.unsent, self.unproved, self.wrong = set(), None, set(), set()
+        self.progress = {}
+        self.done, self.failure = None, None
+        self.children = []
+
+    def offer(self, names):
+        """These files are right here."""
+        with self.changed:
+            self.right.update(names)
+            self.changed.notify_all()
+
+    def result(self):
+        """Bytes and seconds of each node from the next on, by name. Raises Failed."""
+        self.join()
+        if self.failure:
+            raise Failed(self.failure)
+        return self.done
+
+    def stop(self):
+        """Ends it now, with what it started."""
+        for child in self.children:
+            child.kill()
+
+    def run(self):
+        place = tempfile.mkdtemp(prefix="model-")
+        try:
+            self._send(self._ssh_config(place))
+        except Failed as failure:
+            self._fail(str(failure))
+        except OSError as error:
+            self._fail(f"{self.node} can't send the model to {self.following['name']}: {error}")
+        finally:
+            self.stop()
+            shutil.rmtree(place, ignore_errors=True)
+
+    def _fail(self, text):
+        """Of several reasons the first counts: others follow from it."""
+        with self.changed:
+            self.failure = self.failure or text
+            self.changed.notify_all()
+
+    def _ssh_config(self, place):
+        path, key_type = os.path.join(place, "config"), self.following["hostKey"].split()[0]
+        algorithms = "rsa-sha2-512,rsa-sha2-256" if key_type == "ssh-rsa" else key_type
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(SSH.format(**self.following, key=self.key, algorithms=algorithms, socket=f"{place}/socket"))
+        return path
+
+    def _send(self, config):
+        argv = ["ssh", "-F", config, "next", "model"]
+        session = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
+        self.children.append(session)
+        threading.Thread(target=self._speak, args=(session,), daemon=True).start()
+        listener = threading.Thread(target=self._listen, args=(session,), daemon=True)
+        listener.start()
+        while batch := self._next_batch():
+            self._rsync(config, batch)
+        if not self.failure:
+            listener.join()
+        if self.done is None:
+            raise Failed(
+                f"{self.node} has no connection to {self.following['name']} over the fabric (any more): "
+                f"{self.following['user']}@{self.following['address']}:{self.following['port']}. If a key or a file of ours "
+                "was changed by hand on either: pulumi up --replace '**model-*'"
+            )
+
+    def _speak(self, session):
+        """Sends the manifest, then a sign of life now and then."""
+        ended = threading.Event()
+        line = json.dumps(self.manifest)
+        try:
+            while session.poll() is None:
+                session.stdin.write(f"{line}\n")
+                session.stdin.flush()
+                line = ""
+                ended.wait(ALIVE_SECONDS)
+        except BrokenPipeError:
+            pass  # Why is what it said, or did not say.
+
+    def _listen(self, session):
+        for line in session.stdout:
+            message = json.loads(line)
+            with self.changed:
+                if "wanted" in message:
+                    self.unsent, self.unproved = set(message["wanted"]), set(message["wanted"])
+                self.unproved.discard(message.get("right"))
+                if name := message.get("wrong"):
+                    self._again(name)
+                self.progress.update(message.get("progress", {}))
+                self.done = message.get("done")
+                self.failure = self.failure or message.get("failed")
+                self.changed.notify_all()
+        with self.changed:
+            # It ended, and there is no more to wait for.
+            self.unsent, self.unproved = set(), set()
+            self.changed.notify_all()
+
+    def _again(self, name):
+        if name in self.wrong:
+            self.failure = (
+                f"{name} arrived on {self.following['name']} with other bytes than it has on {self.node}, twice: "
+                f"look at the memory and the disk of both (dmesg, smartctl)"
+            )
+        self.wrong.add(name)
+        self.unsent.add(name)
+
+    def _next_batch(self):
+        """Names to send now; empty: there are no more, or it failed."""
+        with self.changed:
+            while not self.failure and (self.unsent is None or self.unproved):
+                if batch := (self.unsent or set()) & self.right:
+                    self.unsent -= batch
+                    return sorted(batch)
+                self.changed.wait()
+            return []
+
+    def _rsync(self, config, names):
+        argv = [*RSYNC, "--rsh", f"ssh -F {shlex.quote(config)}", "--from0", "--files-from=-", f"{self.folder}/", "next::model/"]
+        rsync = subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
+        self.children.append(rsync)
+        _, said = rsync.communicate("\0".join(names))
+        self.children.remove(rsync)
+        if rsync.returncode != 0:
+            last = "\n".join(said.strip().splitlines()[-5:])
+            raise Failed(f"{last}\n{self.node} can't send the model to {self.following['name']}: rsync's words are above")

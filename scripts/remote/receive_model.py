@@ -1,0 +1,212 @@
+"""Receives a model from the node before in the chain, and sends it on: receive_model.py KEEP
+
+Run by the node before, by a key that may do nothing else (see receive-model.sh); model_hop.py is its other end, and tells what
+the two say. KEEP/receiver/config.json says who this node is, where the model goes, and which node follows. What is there
+already and right is not asked for, wherever it came from.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import sys
+import threading
+import time
+
+from model_files import Seen, hashes, present, read_manifest, say, sha256_of, size, write_manifest
+from model_hop import ALIVE_SECONDS, Failed, Hop
+
+# Of a sender that says nothing any more nobody can tell whether it lives.
+SILENCE_SECONDS = 4 * ALIVE_SECONDS
+POLL_SECONDS = 0.2
+PROGRESS_SECONDS = 1
+# Left free on the disk, bytes: a full one stops more than this.
+RESERVE = 10**9
+# What rsync calls a file that is still on its way.
+DRAFT = re.compile(r"\.(.+)\.[A-Za-z0-9]{6}")
+
+speaking = threading.Lock()
+
+
+def tell(**message):
+    with speaking:
+        print(json.dumps(message), flush=True)
+
+
+class Sender(threading.Thread):
+    """The node before. When it is gone, or silent for long, this program ends at once."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.manifest = json.loads(sys.stdin.readline())
+        self.heard = time.monotonic()
+        self.started = []
+        self.start()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def run(self):
+        for _ in sys.stdin:
+            self.heard = time.monotonic()
+        self._end()
+
+    def _watch(self):
+        while time.monotonic() - self.heard < SILENCE_SECONDS:
+            time.sleep(1)
+        self._end()
+
+    def _end(self):
+        for hop in self.started:
+            hop.stop()
+        os._exit(1)
+
+
+def alone(keep, node):
+    """Waits for the end of an earlier run, whose connection may be gone while it has not noticed yet."""
+    lock = open(os.path.join(keep, "receiver", "lock"), "w", encoding="ascii")
+    end = time.monotonic() + SILENCE_SECONDS + 20
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise Failed(f"{node}: another run receives the model here: wait for its end") from None
+            time.sleep(POLL_SECONDS)
+
+
+def drafts(folder, files):
+    """Paths of files that are on their way, or were when a run was killed."""
+    for place in {os.path.join(folder, os.path.dirname(name)) for name in files}:
+        for entry in os.scandir(place) if os.path.isdir(place) else ():
+            match = DRAFT.fullmatch(entry.name)
+            if match and os.path.relpath(os.path.join(place, match[1]), folder) in files:
+                yield entry.path
+
+
+def drop_former(folder, seen, former, files):
+    """Removes what the model before had and this one has not, if it is as it was: an engine may load whatever is there."""
+    entries = present(folder)
+    for name in set(former) - set(files):
+        if name in entries and seen.hash_of(name, entries[name]) == former[name]["sha256"]:
+            os.remove(os.path.join(folder, name))
+
+
+def lacking(node, folder, seen, files):
+    """Names of the files that are not there, or not right."""
+    entries = present(folder)
+    alike = [name for name, file in files.items() if name in entries and entries[name].st_size == file["bytes"]]
+    found = hashes(folder, alike, seen, f"{node} reads the model that is there")
+    return [name for name, file in files.items() if found.get(name) != file["sha256"]]
+
+
+def room_for(node, folder, needed):
+    free = shutil.disk_usage(folder).free
+    if needed + RESERVE > free:
+        raise Failed(
+            f"{node}: the disk of {folder} has {size(free)} free, {size(needed + RESERVE)} are needed for the model "
+            f"({size(RESERVE)} of it are left free): make room"
+        )
+
+
+class Arrivals:
+    """Files that are to come. One that has another inode or other times than before is whole: rsync moves it into place."""
+
+    def __init__(self, folder, seen, files, wanted):
+        self.folder, self.seen, self.files = folder, seen, files
+        self.before = {name: self._mark(name) for name in wanted}
+        self.total = sum(files[name]["bytes"] for name in wanted)
+        self.right = 0
+
+    def _mark(self, name):
+        try:
+            entry = os.stat(os.path.join(self.folder, name))
+            return entry.st_ino, entry.st_mtime_ns, entry.st_ctime_ns
+        except FileNotFoundError:
+            return None
+
+    def look(self):
+        """Name of each file that came, and whether it is right."""
+        for name, before in list(self.before.items()):
+            mark = self._mark(name)
+            if mark is None or mark == before:
+                continue
+            path = os.path.join(self.folder, name)
+            entry, sha256 = os.stat(path), sha256_of(path)
+            self.before[name] = mark
+            is_right = sha256 == self.files[name]["sha256"]
+            if is_right:
+                del self.before[name]
+                self.right += entry.st_size
+                self.seen.note(name, entry, sha256)
+            yield name, is_right
+
+    def bytes(self):
+        """Bytes that came, also of what is on its way."""
+        under_way = 0
+        for path in drafts(self.folder, self.files):
+            try:
+                under_way += os.stat(path).st_size
+            except FileNotFoundError:
+                pass  # It is in place by now.
+        return min(self.total, self.right + under_way)
+
+
+def receive(keep, config, sender):
+    """Bytes and seconds of this node and those behind, by name."""
+    node, folder = config["node"], config["path"]
+    files = sender.manifest["files"]
+    if not shutil.which("rsync"):
+        raise Failed(f"{node}: rsync is missing: sudo apt install rsync")
+    os.makedirs(folder, exist_ok=True)
+    for path in list(drafts(folder, files)):
+        os.remove(path)
+    seen, former = Seen(keep), read_manifest(keep)
+    if former:
+        drop_former(folder, seen, former["files"], files)
+    hop = Hop(node, folder, keep, sender.manifest, config["next"]) if config["next"] else None
+    if hop:
+        # What it lacks is found out meanwhile.
+        sender.started.append(hop)
+        hop.start()
+    wanted = lacking(node, folder, seen, files)
+    needed = sum(files[name]["bytes"] for name in wanted)
+    room_for(node, folder, needed)
+    write_manifest(keep, sender.manifest)
+    if hop:
+        hop.offer(set(files) - set(wanted))
+    began = told = time.monotonic()
+    tell(wanted=wanted)
+    arrivals = Arrivals(folder, seen, files, wanted)
+    seconds = 0
+    while arrivals.before or (hop and hop.is_alive()):
+        for name, is_right in arrivals.look():
+            tell(**{"right" if is_right else "wrong": name})
+            if is_right and hop:
+                hop.offer([name])
+            seconds = time.monotonic() - began
+        if hop and hop.failure:
+            break
+        if time.monotonic() - told > PROGRESS_SECONDS:
+            told = time.monotonic()
+            behind = hop.progress if hop else {}
+            tell(progress={node: [arrivals.bytes(), needed], **behind})
+        time.sleep(POLL_SECONDS)
+    return {node: {"bytes": needed, "seconds": round(seconds, 3)}, **(hop.result() if hop else {})}
+
+
+def main(keep):
+    with open(os.path.join(keep, "receiver", "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    sender = Sender()
+    try:
+        lock = alone(keep, config["node"])
+        with lock:
+            tell(done=receive(keep, config, sender))
+    except Failed as failure:
+        tell(failed=str(failure))
+    except OSError as error:
+        tell(failed=f"{config['node']}: {error}")
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,249 @@
+import * as fs from "node:fs";
+import * as path from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { processes, Sandbox, until } from "./sandbox";
+
+let box: Sandbox;
+beforeEach(() => {
+  box = new Sandbox();
+  fs.symlinkSync(path.resolve("test/remote/ssh"), path.join(box.home, "bin/ssh"));
+  box.write("keep/model_ed25519", "a key");
+});
+afterEach(() => {
+  box.remove();
+});
+
+const key = `ssh-ed25519 ${"A".repeat(68)}`;
+const hop = (name: string) => ({ name, user: "aurora", address: name, port: 22, hostKey: "ssh-ed25519 AAAA" });
+/** A folder of a node other than the head. The model's is the same on all, but these homes are not. */
+const at = (node: string, file: string) => path.join(box.home, "nodes", node, file);
+const read = (node: string, file: string) => fs.readFileSync(at(node, file), "utf8");
+
+/** Makes the nodes of a chain, each ready to receive. */
+async function chain(...names: string[]): Promise<void> {
+  for (const [index, name] of names.entries()) {
+    fs.mkdirSync(at(name, "bin"), { recursive: true });
+    box.write(`nodes/${name}/keep/model_ed25519`, "a key");
+    const next = names[index + 1];
+    const config = JSON.stringify({
+      node: name,
+      path: at(name, "a model"),
+      next: next === undefined ? null : hop(next),
+    });
+    const ended = await box.run("model_receiver.py", ["add", at(name, "keep"), "192.168.200.12", key, config]);
+    expect(ended).toMatchObject({ code: 0, stdout: '{"changed": true}\n' });
+  }
+}
+
+const files: Record<string, string> = {
+  "config.json": "{}",
+  "model-00001-of-00002.safetensors": "a".repeat(300_000),
+  "model-00002-of-00002.safetensors": "b".repeat(200_000),
+  "a folder/it's $HOME.txt": "quoted\n",
+};
+const total = Object.values(files).reduce((sum, text) => sum + text.length, 0);
+
+async function model(contents: Record<string, string> = files) {
+  for (const [name, text] of Object.entries(contents)) box.write(`a model/${name}`, text);
+  // What tools keep there is no part of it.
+  box.write("a model/.cache/huggingface/x.lock", "");
+  return box.run("list_model.py", [path.join(box.home, "a model"), "keep"]);
+}
+
+const copy = (...names: string[]) =>
+  box.run("copy_model.py", ["spark-1", path.join(box.home, "a model"), "keep", JSON.stringify(names.map(hop))], {
+    FAKE_NODES: path.join(box.home, "nodes"),
+  });
+
+/** Bytes that each node got, by name. */
+function bytesOf(stdout: string): Record<string, number> {
+  const { nodes } = JSON.parse(stdout) as { nodes: Record<string, { bytes: number }> };
+  return Object.fromEntries(Object.entries(nodes).map(([name, { bytes }]) => [name, bytes]));
+}
+
+const holds = (node: string) =>
+  Object.fromEntries(Object.keys(files).map((name) => [name, read(node, `a model/${name}`)]));
+
+test("a model is read once, and goes down the chain once", async () => {
+  const listed = JSON.parse((await model()).stdout) as Record<string, unknown>;
+  expect(listed).toEqual({ changed: false, files: 4, bytes: total, digest: expect.stringMatching(/^[0-9a-f]{64}$/) });
+  await chain("spark-2", "spark-3", "spark-4");
+  const first = await copy("spark-2", "spark-3", "spark-4");
+  expect(first.code, first.stderr).toBe(0);
+  expect(bytesOf(first.stdout)).toEqual({ "spark-2": total, "spark-3": total, "spark-4": total });
+  for (const node of ["spark-2", "spark-3", "spark-4"]) {
+    expect(holds(node)).toEqual(files);
+    expect(fs.readdirSync(at(node, "a model"))).not.toContain(".cache");
+    expect(fs.statSync(at(node, "a model/config.json")).mode & 0o777).toBe(0o644);
+    fs.rmSync(at(node, "commands.log"));
+  }
+  const second = await copy("spark-2", "spark-3", "spark-4");
+  expect(JSON.parse(second.stdout)).toEqual({
+    changed: false,
+    nodes: {
+      "spark-2": { bytes: 0, seconds: 0 },
+      "spark-3": { bytes: 0, seconds: 0 },
+      "spark-4": { bytes: 0, seconds: 0 },
+    },
+  });
+  for (const node of ["spark-2", "spark-3", "spark-4"]) expect(read(node, "commands.log")).toBe("model\n");
+});
+
+test.each([
+  [
+    "changed in a byte, its size and time as they were",
+    (file: string) => {
+      const { atime, mtime } = fs.statSync(file);
+      const bytes = fs.readFileSync(file);
+      bytes[7] = 0;
+      fs.writeFileSync(file, bytes);
+      fs.utimesSync(file, atime, mtime);
+    },
+  ],
+  [
+    "cut short",
+    (file: string) => {
+      fs.truncateSync(file, 1000);
+    },
+  ],
+  [
+    "removed",
+    (file: string) => {
+      fs.rmSync(file);
+    },
+  ],
+])("a file that was %s comes again, alone, with what an interrupted run left of it gone", async (_, harm) => {
+  await model();
+  await chain("spark-2", "spark-3");
+  await copy("spark-2", "spark-3");
+  const shard = "model-00002-of-00002.safetensors";
+  harm(at("spark-3", `a model/${shard}`));
+  fs.writeFileSync(at("spark-3", `a model/.${shard}.Ab3xYz`), "half");
+  fs.writeFileSync(at("spark-3", "a model/.mine.Ab3xYz"), "somebody's");
+  expect(bytesOf((await copy("spark-2", "spark-3")).stdout)).toEqual({ "spark-2": 0, "spark-3": 200_000 });
+  expect(holds("spark-3")).toEqual(files);
+  expect(fs.readdirSync(at("spark-3", "a model")).filter((name) => name.startsWith("."))).toEqual([".mine.Ab3xYz"]);
+});
+
+test("what is right on a node already, wherever it came from, is not sent", async () => {
+  await model();
+  await chain("spark-2");
+  fs.mkdirSync(at("spark-2", "blobs"));
+  fs.mkdirSync(at("spark-2", "a model"));
+  fs.writeFileSync(at("spark-2", "blobs/1"), files["model-00001-of-00002.safetensors"] ?? "");
+  fs.symlinkSync("../blobs/1", at("spark-2", "a model/model-00001-of-00002.safetensors"));
+  expect(bytesOf((await copy("spark-2")).stdout)).toEqual({ "spark-2": total - 300_000 });
+  expect(fs.readlinkSync(at("spark-2", "a model/model-00001-of-00002.safetensors"))).toBe("../blobs/1");
+});
+
+test("of another model the former one's files go, and nobody else's", async () => {
+  await model();
+  await chain("spark-2");
+  await copy("spark-2");
+  fs.writeFileSync(at("spark-2", "a model/notes.txt"), "mine");
+  fs.writeFileSync(at("spark-2", "a model/config.json"), "edited by hand");
+  fs.rmSync(path.join(box.home, "a model"), { recursive: true });
+  await model({ "model.gguf": "c" });
+  expect(bytesOf((await copy("spark-2")).stdout)).toEqual({ "spark-2": 1 });
+  expect(fs.readdirSync(at("spark-2", "a model"), { recursive: true }).sort()).toEqual([
+    "a folder",
+    "config.json",
+    "model.gguf",
+    "notes.txt",
+  ]);
+});
+
+test("a model that changed on the head since it was read is not sent", async () => {
+  await model();
+  await chain("spark-2");
+  box.write("a model/config.json", "[]");
+  expect(await copy("spark-2")).toEqual({
+    code: 1,
+    stdout: "",
+    stderr: `model.path ${path.join(box.home, "a model")}: changed since it was read: config.json: pulumi up --replace '**model-*'\n`,
+  });
+  expect(fs.existsSync(at("spark-2", "a model"))).toBe(false);
+});
+
+test("a node that is not to be reached is named, with the one before it", async () => {
+  await model();
+  await chain("spark-2", "spark-3");
+  box.write("nodes/spark-3/refused", "");
+  const { code, stderr } = await copy("spark-2", "spark-3");
+  expect(code).toBe(1);
+  expect(stderr).toContain("spark-2 has no connection to spark-3 over the fabric (any more): aurora@spark-3:22.");
+});
+
+test("a node without rsync is named, with what to install", async () => {
+  await model();
+  await chain("spark-2", "spark-3");
+  for (const tool of ["python3", "bash", "dirname"]) {
+    fs.symlinkSync(`/usr/bin/${tool}`, at("spark-3", `bin/${tool}`));
+  }
+  box.write("nodes/spark-3/poor", "");
+  const { code, stderr } = await copy("spark-2", "spark-3");
+  expect([code, stderr.trim().split("\n").at(-1)]).toEqual([1, "spark-3: rsync is missing: sudo apt install rsync"]);
+});
+
+test("a disk that is too small is named before anything is sent, with numbers", async () => {
+  await model();
+  await chain("spark-2", "spark-3");
+  // As if the disk had half a gigabyte left.
+  const receiver = at("spark-3", "keep/receiver/receive_model.py");
+  const small = "shutil.disk_usage = lambda _: type('', (), {'free': 5 * 10**8})\n";
+  fs.writeFileSync(receiver, fs.readFileSync(receiver, "utf8").replace("speaking =", `${small}speaking =`));
+  const { code, stderr } = await copy("spark-2", "spark-3");
+  expect([code, stderr.trim().split("\n").at(-1)]).toEqual([
+    1,
+    `spark-3: the disk of ${at("spark-3", "a model")} has 500.0 MB free, 1.0 GB are needed for the model (1.0 GB of it are left free): make room`,
+  ]);
+  expect(fs.readdirSync(at("spark-3", "a model"))).toEqual([]);
+});
+
+test.each([
+  ["once", "comes again", 0],
+  ["always", "is named", 1],
+])("a file that arrives wrong %s %s", async (times, _, expected) => {
+  await model();
+  await chain("spark-2");
+  const count = box.write("count", "");
+  box.write(
+    "bin/rsync",
+    `#!/bin/sh
+/usr/bin/rsync "$@" || exit
+[ ${times} = once ] && [ -s ${count} ] && exit
+echo >>${count}
+# As a disk would that writes something else.
+printf x | dd of='${at("spark-2", "a model/config.json")}' conv=notrunc 2>/dev/null
+`,
+    0o755,
+  );
+  const { code, stderr } = await copy("spark-2");
+  expect(code).toBe(expected);
+  if (code === 0) expect(holds("spark-2")).toEqual(files);
+  else expect(stderr).toContain("config.json arrived on spark-2 with other bytes than it has on spark-1, twice");
+});
+
+test("killed in the middle, nothing is left running, and the next run ends what was begun", async () => {
+  await model();
+  await chain("spark-2", "spark-3");
+  // Slow enough to be caught.
+  box.write("bin/rsync", '#!/bin/sh\nexec /usr/bin/rsync --bwlimit=100 "$@"\n', 0o755);
+  const child = copy("spark-2", "spark-3");
+  const ours = () =>
+    processes((id) => {
+      try {
+        return fs.readFileSync(`/proc/${id}/environ`, "utf8").includes(`FAKE_NODES=${box.home}`);
+      } catch {
+        return false;
+      }
+    });
+  await until(() => fs.existsSync(at("spark-2", "commands.log")) && read("spark-2", "commands.log").includes("rsync"));
+  const copying = ours().find((id) => fs.readFileSync(`/proc/${id}/cmdline`, "utf8").includes("copy_model.py"));
+  process.kill(Number(copying), "SIGKILL");
+  await child;
+  await until(() => ours().length === 0);
+  fs.rmSync(path.join(box.home, "bin/rsync"));
+  expect((await copy("spark-2", "spark-3")).code).toBe(0);
+  for (const node of ["spark-2", "spark-3"]) expect(holds(node)).toEqual(files);
+});
