@@ -25,8 +25,8 @@ export interface EngineContainerArgs {
   volumes: Readonly<Record<string, string>>;
   /** Fabric addresses of the nodes that work together in it, where a change of these must make it anew. */
   members?: readonly string[];
-  /** Tells the model from another one in the same folder, where a change of it must make it anew. */
-  model?: pulumi.Input<string>;
+  /** Another one makes it anew: the model in the folder is another. */
+  model?: pulumi.Output<string>;
   /** Looked for just before it is made, beside the image. */
   needs: Omit<Needs, "image">;
   /** Containers that this one must not outlive: it is made anew when one of them is. */

@@ -57,8 +57,8 @@ const minute = 60;
 export class ModelWeights extends pulumi.ComponentResource {
   /** The model is on every node after these. */
   readonly ready: pulumi.Resource[];
-  /** Tells the model from another one in the same folder. Undefined without a source. */
-  readonly digest: pulumi.Output<string> | undefined;
+  /** Another one whenever the head got the model anew: what loaded the former one is made anew. Undefined without a source. */
+  readonly id: pulumi.Output<string> | undefined;
   /** Undefined without a source, and where an update left the steps out. */
   readonly output: pulumi.Output<WeightsOutput | undefined>;
 
@@ -84,14 +84,13 @@ export class ModelWeights extends pulumi.ComponentResource {
       const limit = source.timeoutMinutes * minute;
       const onHead = this.onHead(name, args, source, limit);
       const found = resultOf(onHead, (text) => onHeadSchema.parse(JSON.parse(text)));
-      const digest = found.apply((known) => known?.digest ?? "");
-      this.digest = digest;
-      this.ready = [check(head, [digest], onHead)];
+      this.id = onHead.id;
+      this.ready = [check(head, [onHead.id], onHead)];
       let copied: pulumi.Output<z.output<typeof copiesSchema> | undefined> = pulumi.output({ nodes: {} });
       if (workers.length > 0) {
-        const copy = this.copyAlong(name, [head, ...workers], path, digest, this.ready, limit);
+        const copy = this.copyAlong(name, [head, ...workers], path, onHead.id, this.ready, limit);
         copied = resultOf(copy, (text) => copiesSchema.parse(JSON.parse(text)));
-        this.ready.push(...workers.map((worker) => check(worker, [digest], copy)));
+        this.ready.push(...workers.map((worker) => check(worker, [onHead.id], copy)));
       }
       this.output = pulumi.all([found, copied]).apply(([known, { nodes } = { nodes: {} }]) => {
         if (known === undefined) return undefined;
@@ -121,22 +120,28 @@ export class ModelWeights extends pulumi.ComponentResource {
     timeoutSeconds: number,
   ) {
     const { path } = settings.model;
+    // The server goes only when the new model is there, and not for as long as it comes.
+    const common = { parent: this, deleteBeforeReplace: false };
     if (source.kind === "path") {
       const create = { script: "list_model.py", args: [path, head.directory] };
-      return remoteStep(`${name}-list`, { node: head, create, timeoutSeconds }, { parent: this });
+      return remoteStep(`${name}-list`, { node: head, create, triggers: [path], timeoutSeconds }, common);
     }
     const { repository = "", revision, endpoint = "" } = source;
+    const from = [repository, revision, endpoint];
     return remoteStep(
       `${name}-fetch`,
       {
         node: head,
-        create: { script: "fetch_model.py", args: [image.tag, path, head.directory, repository, revision, endpoint] },
-        environment: pulumi
-          .output(huggingFaceToken)
-          .apply((token): Record<string, string> => (token === undefined ? {} : { HF_TOKEN: token })),
+        create: { script: "fetch_model.py", args: [path, head.directory, ...from] },
+        // With another image or token the model is still the same.
+        environment: pulumi.output(huggingFaceToken).apply((token) => ({
+          SERVING_IMAGE: image.tag,
+          ...(token !== undefined && { HF_TOKEN: token }),
+        })),
+        triggers: [path, ...from],
         timeoutSeconds,
       },
-      { parent: this, dependsOn: image.pulled },
+      { ...common, dependsOn: image.pulled },
     );
   }
 
@@ -145,7 +150,7 @@ export class ModelWeights extends pulumi.ComponentResource {
     name: string,
     chain: readonly SparkNode[],
     path: string,
-    digest: pulumi.Output<string>,
+    model: pulumi.Output<string>,
     whole: readonly pulumi.Resource[],
     timeoutSeconds: number,
   ) {
@@ -158,7 +163,7 @@ export class ModelWeights extends pulumi.ComponentResource {
           node: sender,
           create: { script: "fabric-key.sh", args: [`${sender.directory}/model_ed25519`] },
           // Where it is to be used again, what somebody did to it is mended first.
-          triggers: [digest],
+          triggers: [model],
           timeoutSeconds: 30,
         },
         { parent: this },
@@ -178,7 +183,7 @@ export class ModelWeights extends pulumi.ComponentResource {
           node,
           create: receiver("add", sender.settings.fabric.address, publicKey, config),
           delete: receiver("remove"),
-          triggers: [digest],
+          triggers: [model],
           repairs: true,
           timeoutSeconds: 30,
         },
@@ -193,7 +198,7 @@ export class ModelWeights extends pulumi.ComponentResource {
           script: "copy_model.py",
           args: [head.name, path, head.directory, JSON.stringify(others.map(hop))],
         },
-        triggers: [digest],
+        triggers: [model],
         timeoutSeconds,
       },
       { parent: this, dependsOn: [...receivers, ...whole] },

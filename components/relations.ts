@@ -16,7 +16,9 @@ const related = z.object({
   model: z
     .object({
       path: absent(z.string()),
-      source: absent(z.object({ kind: absent(z.string()), repository: z.unknown(), endpoint: z.unknown() })),
+      source: absent(
+        z.object({ kind: absent(z.string()), repository: absent(z.string()), endpoint: absent(z.string()) }),
+      ),
     })
     .catch({}),
   nodes: list(

@@ -109,7 +109,7 @@ export class VllmServer extends pulumi.ComponentResource {
           .all([this.apiKey, cluster.secretEnvironment])
           .apply(([key, secrets]) => [`VLLM_API_KEY=${key}`, ...secrets]),
         modelPath: model.path,
-        ...(args.weights.digest && { model: args.weights.digest }),
+        ...(args.weights.id && { model: args.weights.id }),
         needs: { memory: memoryDemand(args.settings), ports: [server.port] },
         volumes: { [sessionDirectory]: cluster.session },
         // A server does not outlive the Ray processes that its ranks ran in.

@@ -72,6 +72,7 @@ const nodes = (change: (list: object[]) => object[]) => (config: Configuration) 
 /** The worker is reached without the head. */
 const direct = nodes((list) => list.map((node, index) => (index === 1 ? { ...node, ...ownAddress } : node)));
 const withThird = nodes((list) => [...list, third]);
+const hub = set(["model", "source"], { kind: "hub", repository: "owner/a-model" });
 const withKey = set(["ssh", "privateKeyPath"], keyFiles[0]);
 const commented = (text: string) => `${text}\n# A comment.\n`;
 
@@ -81,6 +82,16 @@ const server = ["server-container", "server-gate", "server-smoke", "benchmark-mo
 /** What takes the id of any of Ray's containers. */
 const behindRay = ["ray-gate", "fabric-all-reduce", ...server];
 const engine = ["ray-spark-1", "ray-spark-2", ...behindRay];
+
+/** The model where it is brought to the nodes. */
+const weights = [
+  "model-fetch",
+  "model-key-spark-1",
+  "model-receiver-spark-2",
+  "model-copy",
+  "model-spark-1",
+  "model-spark-2",
+];
 
 /** These read the settings themselves, the second fewer of them. */
 const preflight = "preflight-run";
@@ -158,6 +169,52 @@ export const rows: Row[] = [
     name: "`model.path`",
     action: { settings: set(["model", "path"], "/home/aurora/models/another-model") },
     expected: expected({ replace: engine, update: [preflight, "model-spark-1", "model-spark-2"] }),
+  },
+  {
+    name: "`model.source` set",
+    action: { settings: hub },
+    expected: expected({
+      create: ["model-fetch", "model-key-spark-1", "model-receiver-spark-2", "model-copy"],
+      replace: ["model-spark-1", "model-spark-2", ...server],
+      update: looks,
+    }),
+  },
+  {
+    name: "`model.source.revision`",
+    from: hub,
+    action: { settings: set(["model", "source", "revision"], "another") },
+    expected: expected({ replace: [...weights, ...server], update: looks }),
+  },
+  {
+    name: "the newest commit of a branch (`--replace '**model-fetch'`)",
+    from: hub,
+    action: { replace: "model-fetch" },
+    expected: expected({ replace: [...weights, ...server] }),
+  },
+  {
+    name: "digest of `image`, the model from a hub",
+    from: hub,
+    action: { settings: set(["image"], `registry.example/vllm@sha256:${"f".repeat(64)}`) },
+    expected: expected({
+      replace: ["image-fabric-key", "image-authorize-spark-2", ...engine],
+      update: [preflight, "image-pull", "image-copy-spark-2", "image-verify-spark-2", "model-fetch"],
+    }),
+  },
+  {
+    name: "`huggingFaceToken` set, the model from a hub",
+    from: hub,
+    action: { settings: set(["huggingFaceToken"], "hf_first") },
+    expected: expected({ replace: engine, update: ["model-fetch"] }),
+  },
+  {
+    name: "a third node is added, the model from a hub",
+    from: hub,
+    action: { settings: withThird },
+    expected: expected({
+      create: [...ownOfWorker("spark-3"), "model-key-spark-2", "model-receiver-spark-3"],
+      replace: engine,
+      update: [preflight, "model-receiver-spark-2", "model-copy"],
+    }),
   },
   {
     name: "digest of `image`",

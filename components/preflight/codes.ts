@@ -169,6 +169,16 @@ export const codes = {
     "Another revision, or a copy that was not finished. Ranks would load different weights. Names and sizes are compared: of weights, tokenizer files and every `*.json` at the top of the folder.",
     "`rsync -a --checksum` the folder from the head.",
   ),
+  "rsync-missing": error(
+    "rsync is not on the node, by which the model goes from node to node.",
+    "It was never installed.",
+    "`sudo apt install rsync` there.",
+  ),
+  "model-changed": warning(
+    "A file of the model is not as it was when the program brought it, or is missing.",
+    "Somebody changed or removed it, or the disk fails. The engine may load what is there.",
+    "`pulumi up --replace '**model-*'`: what is wrong comes again, and the rest is read once more.",
+  ),
   // The fabric of one node
   "fabric-interface-missing": error(
     "`fabric.interface` is not on the node.",

@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
+import { nodeDirectory } from "../container";
 import { type Route, routeTo, sshOptions } from "../connection";
 import { rayPorts } from "../ray";
 import type { NodeSettings, Settings } from "../schema";
@@ -21,7 +22,10 @@ const peerSchema = z.object({
   tcpBytesPerSecond: z.number().nullable(),
 });
 const fabricSchema = z.object({ listening: z.string().nullable(), peers: z.record(z.string(), peerSchema) });
-const modelSchema = z.object({ files: z.int(), bytes: z.int(), digest: z.string() });
+const modelSchema = z.union([
+  z.object({ files: z.int(), bytes: z.int(), digest: z.string() }),
+  z.object({ rsync: z.boolean(), changed: z.array(z.string()) }),
+]);
 const outputSchema = z.object({ code: z.int(), stdout: z.string(), stderr: z.string() });
 type Output = z.output<typeof outputSchema>;
 
@@ -29,19 +33,25 @@ type Output = z.output<typeof outputSchema>;
  * Asks all nodes at once, each over one connection, and then has those that answered try the fabric between them, at the same
  * moment. Nothing is changed on any.
  *
+ * @param deployment its folder on the nodes tells what it brought there
  * @param answerSeconds limit of one question to a node that answers, more than `probe.py` gives its scripts
  */
-export async function gather(settings: Settings, answerSeconds = 25): Promise<NodeProbe[]> {
+export async function gather(settings: Settings, deployment: string, answerSeconds = 25): Promise<NodeProbe[]> {
   const sessions = openAll(settings);
-  const { path: model } = settings.model;
-  const asked = {
-    facts: { source: scriptText("facts.py"), args: [model, String(imageBytes(settings))] },
-    model: { source: scriptText("check_model.py"), args: [model] },
-  };
+  const { path: model, source } = settings.model;
+  const facts = { source: scriptText("facts.py"), args: [model, String(imageBytes(settings))] };
+  const there = { source: scriptText("check_model.py"), args: [model] };
+  const brought = { source: scriptText("brought_model.py"), args: [model, nodeDirectory(deployment)] };
+  const isThere = (index: number) => source === undefined || (source.kind === "path" && index === 0);
   const at = (index: number) => sessions[index] as Promise<Opened>;
   const probes = await Promise.all(
     settings.nodes.map(async (node, index) =>
-      askFacts(routeTo(node, settings.nodes), await at(index), asked, answerSeconds),
+      askFacts(
+        routeTo(node, settings.nodes),
+        await at(index),
+        { facts, model: isThere(index) ? there : brought },
+        answerSeconds,
+      ),
     ),
   );
   const present = probes.filter(({ failure }) => failure === null).map(({ node }) => node);

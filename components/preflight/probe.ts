@@ -5,7 +5,10 @@ import type { Problem } from "./problem";
 /** The model's folder on one node. */
 export type ModelFacts =
   /** `digest`: of the files' names and sizes, the same wherever the folder is. */
-  { files: number; bytes: number; digest: string } | { problem: string };
+  | { files: number; bytes: number; digest: string }
+  /** The program brings it there. `changed`: names of files that are not as they were when it did. */
+  | { rsync: boolean; changed: string[] }
+  | { problem: string };
 
 /** What one node saw of another over the fabric. */
 export interface PeerResult {

@@ -18,7 +18,7 @@ export interface PreflightResult {
 
 /** Asks all nodes, and judges. Changes nothing anywhere. */
 export async function runPreflight(settings: Settings, deployment: string): Promise<PreflightResult> {
-  const probes = await gather(settings);
+  const probes = await gather(settings, deployment);
   const problems = judge(probes, settings, deployment);
   return {
     ready: isReady(problems),

@@ -89,9 +89,14 @@ function changes(
     const sourcesOf = (property: string) => (now.madeFrom[property] ?? []).map(fateOf);
     const isRenewed = (property: string) =>
       sourcesOf(property).some((fate) => fate === "create" || fate === "replace") && replaces(now.type, property);
+    // An id stays, and is known.
+    const isId = (property: string, source: string) =>
+      JSON.stringify(now.inputs[property]).includes(JSON.stringify(`${source}-id`));
     const isUnknown = (property: string) =>
       options.isPreview &&
-      (now.madeFrom[property] ?? []).some((source) => fateOf(source) === "update" && isStep(news.get(source)));
+      (now.madeFrom[property] ?? []).some(
+        (source) => fateOf(source) === "update" && isStep(news.get(source)) && !isId(property, source),
+      );
     const changed = properties.filter(
       (property) =>
         !isDeepStrictEqual(old.inputs[property], now.inputs[property]) || isRenewed(property) || isUnknown(property),

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { allReduce, configurationOf, figures, machines, preflight, runStack } from "./stack";
+import { localTag } from "../../components/container";
+import { allReduce, configurationOf, digest, figures, machines, preflight, runStack } from "./stack";
 
 test.each(["dev", "lab"] as const)("the resource graph of stack %s is the golden one", async (stack) => {
   const { resources } = await runStack(stack, configurationOf(stack));
@@ -63,6 +64,62 @@ test("the Hugging Face token is handed to the engine as a secret, and is nowhere
     ["ray-spark-2", "[secret]"],
     ["server-container", "[secret]"],
   ]);
+});
+
+test("a model from a hub is fetched with the token as a secret, by nothing that others see", async () => {
+  const config = configurationOf("dev");
+  const model = { ...(config["model"] as object), source: { kind: "hub", repository: "owner/a-model" } };
+  const { resources, materials } = await runStack("dev", { ...config, model, huggingFaceToken: "hf_canary" });
+  expect(JSON.stringify(resources)).not.toContain("hf_canary");
+  const { create, stdin } = materials.get("model-fetch")?.inputs as {
+    create: string;
+    stdin: { value: string };
+  };
+  expect(create).toBe(
+    "python3 -B - .dgx-spark-serving-dev spark-1 model-fetch 86400 create fetch_model.py " +
+      "/home/aurora/models/Qwen3.5-122B-A10B-FP8 .dgx-spark-serving-dev owner/a-model main ''",
+  );
+  expect(stdin.value).toContain(
+    JSON.stringify(JSON.stringify({ SERVING_IMAGE: localTag("dev", String(config["image"])), HF_TOKEN: "hf_canary" })),
+  );
+  const server = resources.find(({ name }) => name === "server-container");
+  expect(server?.inputs["labels"]).toContainEqual({ label: "dgx-spark-serving.model", value: "model-fetch-id" });
+});
+
+test("the model goes down a chain of the nodes, and the outputs say how", async () => {
+  const config = configurationOf("dev");
+  const nodes = config["nodes"] as { name: string }[];
+  const { fabric } = nodes[1] as unknown as { fabric: object };
+  const third = {
+    ...nodes[1],
+    name: "spark-3",
+    host: "192.168.200.14",
+    fabric: { ...fabric, address: "192.168.200.14" },
+  };
+  const model = { ...(config["model"] as object), source: { kind: "path" } };
+  const { resources, outputs } = await runStack("dev", { ...config, nodes: [...nodes, third], model });
+  const of = (name: string) => resources.find((resource) => resource.name === name);
+  expect(outputs["weights"]).toEqual({
+    files: 2,
+    bytes: 5_000,
+    digest,
+    commit: null,
+    download: null,
+    copies: [
+      { from: "spark-1", to: "spark-2", bytes: 5_000, seconds: 0.5, gigabytesPerSecond: 1e-5 },
+      { from: "spark-2", to: "spark-3", bytes: 0, seconds: 0, gigabytesPerSecond: null },
+    ],
+  });
+  // Who may send to whom.
+  expect(of("model-receiver-spark-2")?.inputs["create"]).toContain(" 192.168.200.12 ");
+  expect(of("model-receiver-spark-3")?.inputs["create"]).toContain(" 192.168.200.13 ");
+  expect(of("model-copy")?.dependsOn).toEqual(
+    expect.arrayContaining(["model-receiver-spark-2", "model-receiver-spark-3", "model-spark-1"]),
+  );
+  for (const name of ["model-spark-2", "model-spark-3"]) expect(of(name)?.dependsOn).toContain("model-copy");
+  expect(of("ray-spark-3")?.dependsOn).toEqual(
+    expect.arrayContaining(["model-spark-1", "model-spark-2", "model-spark-3"]),
+  );
 });
 
 test("every connection is secret, and goes by the jump host where there is one", async () => {

@@ -180,6 +180,15 @@ const results: Readonly<Record<string, unknown>> = {
   "copy-image.sh": { changed: true },
   "has-image.sh": { changed: false, id: "sha256:1" },
   "check_model.py": { changed: false, files: 1, bytes: 1 },
+  "fetch_model.py": {
+    ...{ changed: true, files: 2, bytes: 5_000, digest, commit: "0123", fetchedBytes: 4_000, seconds: 2 },
+  },
+  "list_model.py": { changed: false, files: 2, bytes: 5_000, digest },
+  "model_receiver.py": { changed: true },
+  "copy_model.py": {
+    changed: true,
+    nodes: { "spark-2": { bytes: 5_000, seconds: 0.5 }, "spark-3": { bytes: 0, seconds: 0 } },
+  },
   "wait_for_ray.py": { changed: false, nodes: [] },
   "wait_for_server.py": { changed: false, model: "a-model" },
   "smoke.py": { keyRequired: true, reasoning: true, toolCall: true, completionTokens: 9 },

@@ -10,7 +10,17 @@ function filesIn(program: string): Record<string, string> {
 
 test.each([
   ["pull-image.sh", ["pull-image.sh"]],
-  ["authorize-fabric-key.sh", ["authorize-fabric-key.sh", "receive-image.sh"]],
+  [
+    "authorize-fabric-key.sh",
+    [
+      ...["authorize-fabric-key.sh", "files.py", "model_files.py", "model_hop.py", "receive-image.sh"],
+      ...["receive-model.sh", "receive_model.py"],
+    ],
+  ],
+  [
+    "copy_model.py",
+    ["copy_model.py", "files.py", "model_files.py", "model_hop.py", "receive-model.sh", "receive_model.py"],
+  ],
   [
     "measure_fabric.py",
     ["all_reduce.py", "containers.py", "files.py", "measure_fabric.py", "signatures.json", "signatures.py"],
@@ -27,6 +37,14 @@ test.each([
   const files = filesIn(stepProgram([script]));
   expect(Object.keys(files)).toEqual(expected);
   for (const name of expected) expect(files[name]).toBe(fs.readFileSync(`scripts/remote/${name}`, "utf8"));
+});
+
+test("variables for a script go in with the program", () => {
+  const told = /^ENVIRONMENT = json\.loads\((.*)\)$/m.exec(
+    stepProgram(["has-image.sh"], { A: 'it\'s "$HOME"\n' }),
+  )?.[1];
+  expect(JSON.parse(JSON.parse(told ?? "") as string)).toEqual({ A: 'it\'s "$HOME"\n' });
+  expect(stepProgram(["has-image.sh"])).toContain("\nENVIRONMENT = {}\n");
 });
 
 test("a call is told in the order of step.py's arguments", () => {

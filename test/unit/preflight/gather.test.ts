@@ -19,7 +19,7 @@ function three() {
 async function gathered(...does: [string, string, string]) {
   const { settings, hosts } = three();
   return withSsh(Object.fromEntries(hosts.map((host, index) => [host, does[index] ?? ""])), async (folder) => {
-    const probes = await gather(settings, 2);
+    const probes = await gather(settings, "dev", 2);
     await vi.waitFor(() => {
       expect(stillRunning(folder)).toEqual([]);
     });
@@ -167,7 +167,7 @@ test("an operator's machine without ssh is told so", async () => {
   const path = process.env["PATH"];
   process.env["PATH"] = "/nowhere";
   try {
-    const [head] = await gather(settings);
+    const [head] = await gather(settings, "dev");
     expect(head?.failure).toMatchObject({ code: "ssh-unreachable", found: "aurora@10.1.230.180:22: spawn ssh ENOENT" });
     const ended = await runOnNode({ node: settings.nodes[0], via: undefined }, [], ["true"], { limitSeconds: 9 });
     expect(ended).toEqual({ code: null, stdout: "", stderr: "spawn ssh ENOENT" });

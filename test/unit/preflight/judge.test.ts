@@ -389,6 +389,25 @@ const cases: [ProblemCode, (pair: Pair) => void, ...Told[]][] = [
     },
   ],
   [
+    "rsync-missing",
+    ({ probes, settings }) => {
+      settings.model.source = { kind: "path", revision: "main", timeoutMinutes: 9 };
+      probes[1].model = { rsync: false, changed: [] };
+    },
+    { node: "spark-2", found: "no program rsync", expected: "rsync in the PATH" },
+  ],
+  [
+    "model-changed",
+    ({ probes }) => {
+      probes[1].model = { rsync: true, changed: ["a.safetensors", "b.safetensors", "config.json"] };
+    },
+    {
+      node: "spark-2",
+      found: "a.safetensors and 2 more in /home/aurora/models/Qwen3.5-122B-A10B-FP8 changed or is missing",
+      expected: "every file as it was when it was brought",
+    },
+  ],
+  [
     "model-different",
     ({ probes }) => {
       probes[1].model = { files: 39, bytes: 118_000_000_000, digest: other };
