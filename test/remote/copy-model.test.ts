@@ -153,6 +153,34 @@ test("of another model the former one's files go, and nobody else's", async () =
   ]);
 });
 
+test("what changed since it was brought is told, without reading it", async () => {
+  await model();
+  await chain("spark-2");
+  const brought = async () =>
+    JSON.parse(
+      (await box.run("brought_model.py", [at("spark-2", "a model"), at("spark-2", "keep")])).stdout,
+    ) as unknown;
+  expect(await brought()).toEqual({ rsync: true, changed: [] });
+  await copy("spark-2");
+  expect(await brought()).toEqual({ rsync: true, changed: [] });
+  fs.appendFileSync(at("spark-2", "a model/config.json"), " ");
+  fs.rmSync(at("spark-2", "a model/model-00001-of-00002.safetensors"));
+  expect(await brought()).toEqual({ rsync: true, changed: ["config.json", "model-00001-of-00002.safetensors"] });
+});
+
+test.each(["", "sh", "rsync --server . /", "model; id", "rsync --server --daemon . x"])(
+  "the key of the node before may not run %j",
+  async (command) => {
+    await chain("spark-2");
+    const environment = { SSH_ORIGINAL_COMMAND: command };
+    expect(await box.exec(["bash", at("spark-2", "keep/receive-model.sh")], environment)).toEqual({
+      code: 1,
+      stdout: "",
+      stderr: "this key may only copy a model\n",
+    });
+  },
+);
+
 test("a model that changed on the head since it was read is not sent", async () => {
   await model();
   await chain("spark-2");

@@ -146,19 +146,22 @@ function folder(name = "work"): string {
   return name;
 }
 const authorize = (action: string, key = `ssh-ed25519 ${body} x`, work = folder(), from = "192.168.200.12") =>
-  box.run("authorize-fabric-key.sh", action === "add" ? [action, work, from, key] : [action, work]);
+  box.run("authorize-fabric-key.sh", [action, work, "receive-image.sh", ...(action === "add" ? [from, key] : [])]);
 const entry = (key = body, work = "work", from = "192.168.200.12") =>
   `restrict,from="${from}",command="bash ${work}/receive-image.sh" ssh-ed25519 ${key} dgx-spark-serving\n`;
 
 test("the fabric key may run one command from one address, and the person's own keys stay as they are", async () => {
   const own = "ssh-ed25519 AAAAOwn me@desk";
   box.write(".ssh/authorized_keys", own, 0o600);
-  const args = [folder(), "192.168.200.12", `ssh-ed25519 ${body} dgx-spark-serving`];
+  const args = [folder(), "receive-image.sh", "192.168.200.12", `ssh-ed25519 ${body} dgx-spark-serving`];
   expect(await twice("authorize-fabric-key.sh", ["add", ...args])).toEqual([{ changed: true }, { changed: false }]);
   expect(box.read(".ssh/authorized_keys")).toBe(`${own}\n${entry()}`);
   expect(box.read("work/receive-image.sh")).toBe(fs.readFileSync("scripts/remote/receive-image.sh", "utf8"));
   expect(fs.statSync(path.join(box.home, ".ssh/authorized_keys")).mode & 0o777).toBe(0o600);
-  expect(await twice("authorize-fabric-key.sh", ["remove", folder()])).toEqual([{ changed: true }, { changed: false }]);
+  expect(await twice("authorize-fabric-key.sh", ["remove", ...args.slice(0, 2)])).toEqual([
+    { changed: true },
+    { changed: false },
+  ]);
   expect(box.read(".ssh/authorized_keys")).toBe(`${own}\n`);
   expect(fs.readdirSync(path.join(box.home, ".ssh"))).toEqual(["authorized_keys"]);
 });
