@@ -7,6 +7,7 @@ import { chaos, type ChaosOptions } from "./chaos/run";
 import { SSH_CONFIG } from "./keys";
 import { knownNodes } from "./hosts";
 import { down, hostsDown, hostsUp, leftovers, removeSurplus } from "./lab";
+import { setRate } from "./links";
 import { lock } from "./lock";
 import { REPOSITORY } from "./paths";
 import { say } from "./progress";
@@ -104,6 +105,19 @@ hosts
   .action(async () => {
     await lock();
     await hostsDown();
+  });
+
+program
+  .command("rate <link> <megabits>")
+  .description(
+    'limit a link, each way: "fabric" of every Spark, or "management", the head\'s to the outside; "off" ends it',
+  )
+  .action(async (link: string, megabits: string) => {
+    if (link !== "fabric" && link !== "management") throw new LabError(`No link ${link}: there is fabric, management`);
+    const rate = megabits === "off" ? undefined : Number(megabits);
+    if (rate !== undefined && !(rate > 0)) throw new LabError(`${megabits}: give megabits a second, or off`);
+    const nodes = knownNodes();
+    for (const node of link === "fabric" ? nodes : nodes.slice(0, 1)) await setRate(node, link, rate);
   });
 
 program
