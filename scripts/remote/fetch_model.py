@@ -85,7 +85,8 @@ class Client:
         endpoint = ["--env", f"HF_ENDPOINT={source['endpoint']}"] if source["endpoint"] else []
         self.process = subprocess.Popen(
             [
-                *("docker", "run", "--rm", "--interactive", "--name", name, "--label", f"dgx-spark-serving.model={path}"),
+                *("docker", "run", "--rm", "--interactive", "--pull", "never"),
+                *("--name", name, "--label", f"dgx-spark-serving.model={path}"),
                 *("--network", "host", "--user", f"{os.getuid()}:{os.getgid()}"),
                 *(word for group in os.getgroups() for word in ("--group-add", str(group))),
                 *(word for name in names for word in ("--env", name)),
@@ -260,7 +261,7 @@ def remove_leftovers(path):
 
 def main(image, path, keep, repository, revision, endpoint):
     began = time.monotonic()
-    place = f"model.source.repository {repository}"
+    path, place = os.path.normpath(path), f"model.source.repository {repository}"
     source = {"place": place, "image": image, "path": path, "repository": repository, "revision": revision, "endpoint": endpoint}
     make_folder(path)
     client = Client(source)

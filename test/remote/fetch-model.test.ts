@@ -5,7 +5,7 @@ import * as os from "node:os";
 import * as path from "node:path";
 import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { Hub } from "../support/hub";
-import { processes, Sandbox, until } from "./sandbox";
+import { processes, Sandbox, serve, until } from "./sandbox";
 
 const requirements = path.resolve("scripts/virtual-sparks/image/requirements.txt");
 
@@ -73,7 +73,12 @@ def shorter(seconds):
 time.sleep = shorter
 `,
   );
-  box.write("docker-world/python", `#!/bin/sh\nPYTHONPATH='${box.home}/site' exec '${python}' "$@"\n`, 0o755);
+  // An image that is kept from the hub for serving.
+  box.write(
+    "docker-world/python",
+    `#!/bin/sh\nHF_HUB_OFFLINE=1 PYTHONPATH='${box.home}/site' exec '${python}' "$@"\n`,
+    0o755,
+  );
   hub = new Hub(repository);
   hub.commit(files);
   endpoint = await hub.listen();
@@ -136,12 +141,18 @@ test("a model comes once, whole, and its manifest says of what; again nothing mo
   const { stderr, ...result } = await fetched();
   expect(result).toEqual({
     ...{ changed: true, files: 5, bytes: total, fetchedBytes: total, commit: hub.head },
-    digest: expect.stringMatching(/^[0-9a-f]{64}$/) as string,
+    digest: sha256(
+      `{${Object.entries(told(shown))
+        .sort()
+        .map(([file, { bytes, sha256 }]) => `"${file}": {"bytes": ${String(bytes)}, "sha256": "${sha256}"}`)
+        .join(", ")}}`,
+    ),
     seconds: expect.any(Number) as number,
   });
   expect(stderr).toContain(`${repository} at ${hub.head}: 5 of 5 files are to come, 5.2 MB\n`);
-  // The client's own files are gone too.
   same(shown);
+  // The client's own files are gone.
+  expect(fs.existsSync(path.join(model, ".cache"))).toBe(false);
   expect(hub.sent).toEqual(sizes);
   expect(manifest()).toEqual({
     source: { kind: "hub", repository, commit: hub.head, endpoint },
@@ -169,6 +180,14 @@ test("what is not the hub's comes again, and only that: another byte of the same
     expect(hub.sent).toEqual({ [name]: sizes[name] });
     same(shown);
   }
+  // Also where an unfinished download left the client's note that it is there.
+  fs.rmSync(path.join(model, first));
+  fs.rmSync(path.join(model, second));
+  hub.faults[second] = { wrong: 2 };
+  await refused();
+  fs.writeFileSync(path.join(model, first), bytes(3_000_000, 9));
+  expect(await fetched()).toMatchObject({ fetchedBytes: 5_000_000 });
+  same(shown);
 });
 
 test("what is there already is not fetched, wherever it came from", async () => {
@@ -315,16 +334,51 @@ test.each<[string, () => void, string[], string]>([
   expect(fs.existsSync(`${box.home}/keep/model.json`)).toBe(false);
 });
 
-test("files that don't fit on the disk are not begun", async () => {
-  hub.sizes[first] = 1e15;
-  expect(await refused()).toMatch(
-    new RegExp(
-      `^model\\.source\\.repository ${repository}: 5 files of 1000\\.0 TB are to come, and 1\\.0 GB stay free: ` +
-        `1000\\.0 TB are needed, \\d+\\.\\d [GTM]B are free on the disk of ${model}\\n` +
-        "  mend: make room there, or set model.path to a folder on a larger disk$",
-    ),
-  );
+test("files that don't fit on the disk are not begun, nor those that would leave it full", async () => {
+  const { bavail, bsize } = fs.statfsSync(box.home);
+  for (const [size, shownSize] of [
+    [1e15, "1000\\.0 TB"],
+    [bavail * bsize - 500_000_000, "\\d+\\.\\d [GTM]B"],
+  ] as const) {
+    hub.sizes[first] = size;
+    expect(await refused()).toMatch(
+      new RegExp(
+        `^model\\.source\\.repository ${repository}: 5 files of ${shownSize} are to come, and 1\\.0 GB stay free: ` +
+          `${shownSize} are needed, \\d+\\.\\d [GTM]B are free on the disk of ${model}\\n` +
+          "  mend: make room there, or set model.path to a folder on a larger disk$",
+      ),
+    );
+  }
   expect(hub.sent).toEqual({});
+});
+
+test("a disk that fills up meanwhile is named, and nothing is tried again", async () => {
+  // No client that is real can be brought to it.
+  box.write(
+    "site/huggingface_hub.py",
+    `import errno, types
+class HfApi:
+    def model_info(self, *_, **__):
+        return types.SimpleNamespace(sha="1", siblings=[types.SimpleNamespace(rfilename="a", size=1, lfs=None, blob_id="2")])
+def hf_hub_download(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+`,
+  );
+  expect(await refused()).toBe(
+    `model.source.repository ${repository}: the client can't write to ${model} (OSError: [Errno 28] No space left on device)\n` +
+      "  mend: make room there, or give this user the folder",
+  );
+  expect(waits()).toEqual([]);
+});
+
+test("an address that answers and is no hub's is said to be none", async () => {
+  const { port, close } = await serve((_, response) => response.end("<html>Log in to the network</html>"));
+  const other = `http://127.0.0.1:${port}`;
+  expect(await refused({}, "main", other)).toContain(
+    `${other} gives this node no usable answer (JSONDecodeError: Expecting value: line 1 column 1 (char 0))\n`,
+  );
+  expect(waits()).toEqual([]);
+  close();
 });
 
 test("a folder that can't be made or written is named", async () => {
@@ -345,7 +399,7 @@ test("an image without the client, and no image, are errors", async () => {
   );
 });
 
-/** The container's name and the rest of its call. */
+/** The container's name. */
 const name = () => `dgx-spark-fetch-${sha256(model).slice(0, 12)}`;
 
 test("the container is one a folder, as this user, with this folder alone; what an earlier one left is removed", async () => {
@@ -362,7 +416,8 @@ test("the container is one a folder, as this user, with this folder alone; what 
   expect(calls).toEqual([
     ["rm", name()],
     [
-      ...["run", "--rm", "--interactive", "--name", name(), "--label", `dgx-spark-serving.model=${model}`],
+      ...["run", "--rm", "--interactive", "--pull", "never"],
+      ...["--name", name(), "--label", `dgx-spark-serving.model=${model}`],
       ...["--network", "host", "--user", `${String(process.getuid?.())}:${String(process.getgid?.())}`, ...groups],
       ...["--env", "HF_TOKEN", "--env", "NO_PROXY", "--env", "https_proxy", "--env", `HF_ENDPOINT=${endpoint}`],
       ...["--mount", `type=bind,"source=${quoted}","target=${quoted}"`, "--entrypoint", "python3", "image"],
@@ -372,10 +427,21 @@ test("the container is one a folder, as this user, with this folder alone; what 
   expect(JSON.parse(box.read("docker-world/containers.json"))).toEqual({});
 });
 
+test("an earlier download to the folder is waited for, and not ended", async () => {
+  box.write("docker-world/containers.json", { [name()]: { status: "running" } });
+  const run = fetched();
+  const asked = () =>
+    fs.existsSync(`${box.docker}/calls.log`) && box.read("docker-world/calls.log").split("\n").length > 2;
+  await until(asked);
+  expect(hub.requests).toEqual([]);
+  box.write("docker-world/containers.json", {});
+  expect((await run).changed).toBe(true);
+});
+
 test("how far it is, is told; killed in the middle it leaves no process, and goes on with the file it was at", async () => {
-  const large = { ...files, [second]: Buffer.alloc(40_000_000, bytes(1_000_003, 2)) };
+  const large = { ...files, [second]: Buffer.alloc(80_000_000, bytes(1_000_003, 2)) };
   hub.commit(large);
-  hub.faults[second] = { bytesPerSecond: 4_000_000 };
+  hub.faults[second] = { bytesPerSecond: 8_000_000 };
   const child = spawn("python3", ["-B", path.resolve("scripts/remote/fetch_model.py"), ...argv()], {
     env: box.environment(),
     stdio: ["ignore", "ignore", "pipe"],
@@ -383,9 +449,9 @@ test("how far it is, is told; killed in the middle it leaves no process, and goe
   let said = "";
   child.stderr.on("data", (data: Buffer) => (said += data.toString()));
   await until(() => said.includes("download: "));
-  const [, done = "", left = ""] = /^download: (\S+) MB of 43\.2 MB, \S+ MB\/s, (\d+) s left$/m.exec(said) ?? [];
-  // The first file, and one or two pieces of the second.
-  expect(["13.5", "24.0"]).toContain(done);
+  const [, done = "", left = ""] = /^download: (\S+) MB of 83\.2 MB, \S+ MB\/s, (\d+) s left$/m.exec(said) ?? [];
+  // The first file, and some of the client's pieces of 10 MiB of the second.
+  expect(["13.5", "24.0", "34.5", "45.0"]).toContain(done);
   expect(Number(left)).toBeGreaterThan(0);
   const ours = () => processes((id) => fs.readFileSync(`/proc/${id}/cmdline`, "utf8").split("\0").includes(model));
   expect(ours()).toHaveLength(2);
@@ -393,7 +459,7 @@ test("how far it is, is told; killed in the middle it leaves no process, and goe
   await until(() => ours().length === 0);
   expect(hub.sent[first]).toBe(3_000_000);
   const before = hub.sent[second] ?? 0;
-  expect(before).toBeLessThan(40_000_000);
+  expect(before).toBeLessThan(80_000_000);
   const parts = () => Object.keys(contents(model)).filter((file) => file.endsWith(".incomplete")).length;
   expect(parts()).toBe(1);
   // The client does not take it up, and it would be in the way of the next try.
@@ -403,7 +469,7 @@ test("how far it is, is told; killed in the middle it leaves no process, and goe
 
   hub.sizes = {};
   hub.faults[second] = {};
-  expect(await fetched()).toMatchObject({ changed: true, fetchedBytes: 40_200_002 });
+  expect(await fetched()).toMatchObject({ changed: true, fetchedBytes: 80_200_002 });
   same(without(large, ".gitattributes"));
-  expect(hub.sent).toEqual({ ...sizes, [second]: before + 40_000_000 });
+  expect(hub.sent).toEqual({ ...sizes, [second]: before + 80_000_000 });
 });
