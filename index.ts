@@ -33,7 +33,7 @@ const workers = workerSettings.sort((a, b) => (a.name < b.name ? -1 : 1)).map(sp
 const sparks = [head, ...workers];
 
 const image = new ContainerImage("image", { head, workers, settings, deployment });
-const weights = new ModelWeights("model", { head, workers, settings, image, huggingFaceToken });
+const weights = new ModelWeights("model", { head, workers, deployment, settings, image, huggingFaceToken });
 
 const cluster = new RayCluster("ray", { head, workers, deployment, settings, image, weights, secretEnvironment });
 const fabric = new Fabric("fabric", { settings, deployment, preflight, cluster });

@@ -9,6 +9,7 @@ import type { SparkNode } from "./sparkNode";
 export interface ModelWeightsArgs {
   head: SparkNode;
   workers: readonly SparkNode[];
+  deployment: string;
   settings: Pick<Settings, "model">;
   /** The hub's own client is in it. */
   image: ContainerImage;
@@ -115,7 +116,7 @@ export class ModelWeights extends pulumi.ComponentResource {
   /** Has the model on the head, and its manifest made. */
   private onHead(
     name: string,
-    { head, image, settings, huggingFaceToken }: ModelWeightsArgs,
+    { head, deployment, image, settings, huggingFaceToken }: ModelWeightsArgs,
     source: NonNullable<Settings["model"]["source"]>,
     timeoutSeconds: number,
   ) {
@@ -132,7 +133,7 @@ export class ModelWeights extends pulumi.ComponentResource {
       `${name}-fetch`,
       {
         node: head,
-        create: { script: "fetch_model.py", args: [path, head.directory, ...from] },
+        create: { script: "fetch_model.py", args: [deployment, path, head.directory, ...from] },
         // With another image or token the model is still the same.
         environment: pulumi.output(huggingFaceToken).apply((token) => ({
           SERVING_IMAGE: image.tag,

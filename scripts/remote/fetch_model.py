@@ -1,7 +1,7 @@
-"""Brings a model from a Hugging Face hub to the head: fetch_model.py IMAGE PATH KEEP REPOSITORY REVISION ENDPOINT
+"""Brings a model from a Hugging Face hub to the head: fetch_model.py DEPLOYMENT PATH KEEP REPOSITORY REVISION ENDPOINT
 
-The client of the serving image downloads what PATH lacks of REPOSITORY at REVISION: a file whose bytes are there, wherever they
-came from, stays. ENDPOINT is the hub's address, empty for the client's own. HF_TOKEN comes by the environment. KEEP is the
+The client in the image SERVING_IMAGE downloads what PATH lacks of REPOSITORY at REVISION: a file whose bytes are there, wherever they
+came from, stays. ENDPOINT is the hub's address, empty for the client's own. SERVING_IMAGE and HF_TOKEN come by the environment. KEEP is the
 deployment's folder on this node, which gets the manifest; see model_files.py. Every file is held against the hash that the hub
 tells of it. Files of the former manifest that the model no longer has are removed, unless somebody changed them.
 """
@@ -19,7 +19,7 @@ import time
 
 from containers import docker, fail
 from files import text_of
-from model_files import Progress, Seen, digest_of, hashes, present, read_manifest, say, size, write_manifest
+from model_files import Progress, Seen, digest_of, hashes, present, read_manifest, remove_former, say, size, write_manifest
 
 # Stays free on the disk, bytes.
 RESERVE = 1_000_000_000
@@ -86,7 +86,7 @@ class Client:
         self.process = subprocess.Popen(
             [
                 *("docker", "run", "--rm", "--interactive", "--pull", "never"),
-                *("--name", name, "--label", f"dgx-spark-serving.model={path}"),
+                *("--name", name, "--label", f"dgx-spark-serving.deployment={source['deployment']}"),
                 *("--network", "host", "--user", f"{os.getuid()}:{os.getgid()}"),
                 *(word for group in os.getgroups() for word in ("--group-add", str(group))),
                 *(word for name in names for word in ("--env", name)),
@@ -229,19 +229,6 @@ def download(client, model, names):
     return wrong
 
 
-def remove_former(path, former, files, seen):
-    """Removes what the former model had and this one has not; whether there was any. What somebody changed is theirs."""
-    there = present(path)
-    gone = [
-        name
-        for name, told in former.items()
-        if name not in files and name in there and seen.hash_of(name, there[name]) == told["sha256"]
-    ]
-    for name in gone:
-        os.remove(os.path.join(path, name))
-    return bool(gone)
-
-
 def remove_parts(path):
     """Removes parts of files that a killed download left and no other takes up: those that the client gave a name of their own."""
     for place, _, names in os.walk(f"{path}/.cache/huggingface"):
@@ -259,10 +246,13 @@ def remove_leftovers(path):
         pass
 
 
-def main(image, path, keep, repository, revision, endpoint):
+def main(deployment, path, keep, repository, revision, endpoint):
     began = time.monotonic()
     path, place = os.path.normpath(path), f"model.source.repository {repository}"
-    source = {"place": place, "image": image, "path": path, "repository": repository, "revision": revision, "endpoint": endpoint}
+    source = {
+        **{"place": place, "image": os.environ["SERVING_IMAGE"], "deployment": deployment, "path": path},
+        **{"repository": repository, "revision": revision, "endpoint": endpoint},
+    }
     make_folder(path)
     client = Client(source)
     hub = client.answer()
@@ -288,7 +278,7 @@ def main(image, path, keep, repository, revision, endpoint):
         )
     files = {name: {"bytes": hub["files"][name]["bytes"], "sha256": model.sha256[name]} for name in sorted(hub["files"])}
     former = read_manifest(keep)
-    removed = remove_former(path, former["files"] if former else {}, files, model.seen)
+    removed = remove_former(path, keep, files, model.seen)
     remove_leftovers(path)
     kept = {"kind": "hub", "repository": repository, "commit": hub["commit"], "endpoint": endpoint or None}
     manifest = {"source": kept, "files": files}

@@ -69,6 +69,20 @@ def write_manifest(keep, manifest):
     write_whole(os.path.join(keep, "model.json"), json.dumps(manifest))
 
 
+def remove_former(folder, keep, files, seen):
+    """Removes what the manifest in `keep` has and `files` has not, or an engine might load it; whether there was any. What somebody
+    changed is theirs."""
+    former, there = read_manifest(keep) or {"files": {}}, present(folder)
+    gone = [
+        name
+        for name, told in former["files"].items()
+        if name not in files and name in there and seen.hash_of(name, there[name]) == told["sha256"]
+    ]
+    for name in gone:
+        os.remove(os.path.join(folder, name))
+    return bool(gone)
+
+
 def _mark(entry):
     return [entry.st_size, entry.st_mtime_ns, entry.st_ctime_ns, entry.st_ino]
 

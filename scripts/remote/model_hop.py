@@ -1,11 +1,11 @@
 """Sends a model to the next node of the chain over the fabric: each file as soon as it is known to be right here, while others
 still arrive. The other end is receive_model.py, which says what it wants, reads what arrived, and sends it on.
 
-Both say a line of JSON at a time. The first is the manifest; then the sender's are empty, and mean that it is still there.
-The receiver's are objects with one of
+Both say a line of JSON at a time. The sender's are the manifest first, then each list of names when rsync has sent it, and now and
+then an empty one: it is still there. The receiver's are objects with one of
     wanted    names of the files that are to be sent
     right     name of a file that arrived as it should
-    wrong     name of one that arrived, and has other bytes
+    wrong     name of one that was sent, and has other bytes or is not there
     progress  bytes done and bytes in all, of each node from there on
     failed    why it ends, for people
     done      bytes that came and the seconds that it took, of each node from there on
@@ -13,6 +13,7 @@ The receiver's are objects with one of
 
 import json
 import os
+import queue
 import shlex
 import shutil
 import subprocess
@@ -66,6 +67,7 @@ class Hop(threading.Thread):
         self.changed = threading.Condition()
         # Names of files: right here, wanted there and not sent, wanted there and not right yet, arrived wrong once.
         self.right, self.unsent, self.unproved, self.wrong = set(), None, set(), set()
+        self.lines = queue.SimpleQueue()
         self.progress = {}
         self.done, self.failure = None, None
         self.children = []
@@ -122,6 +124,7 @@ class Hop(threading.Thread):
         listener.start()
         while batch := self._next_batch():
             self._rsync(config, batch)
+            self.lines.put(batch)
         if not self.failure:
             listener.join()
         if self.done is None:
@@ -132,17 +135,18 @@ class Hop(threading.Thread):
             )
 
     def _speak(self, session):
-        """Sends the manifest, then a sign of life now and then."""
-        ended = threading.Event()
+        """Sends what is to be said, and a sign of life now and then."""
         line = json.dumps(self.manifest)
         try:
             while session.poll() is None:
                 session.stdin.write(f"{line}\n")
                 session.stdin.flush()
-                line = ""
-                ended.wait(ALIVE_SECONDS)
-        except BrokenPipeError:
-            pass  # Why is what it said, or did not say.
+                try:
+                    line = json.dumps(self.lines.get(timeout=ALIVE_SECONDS))
+                except queue.Empty:
+                    line = ""
+        except (BrokenPipeError, ValueError):
+            pass  # It is gone: why is what it said, or did not say.
 
     def _listen(self, session):
         for line in session.stdout:
@@ -165,8 +169,8 @@ class Hop(threading.Thread):
     def _again(self, name):
         if name in self.wrong:
             self.failure = (
-                f"{name} arrived on {self.following['name']} with other bytes than it has on {self.node}, twice: "
-                f"look at the memory and the disk of both (dmesg, smartctl)"
+                f"{name} arrived on {self.following['name']} with other bytes than it has on {self.node}, or not at all, "
+                f"twice: look at the memory and the disk of both (dmesg, smartctl)"
             )
         self.wrong.add(name)
         self.unsent.add(name)
@@ -185,7 +189,8 @@ class Hop(threading.Thread):
         argv = [*RSYNC, "--rsh", f"ssh -F {shlex.quote(config)}", "--from0", "--files-from=-", f"{self.folder}/", "next::model/"]
         rsync = subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
         self.children.append(rsync)
-        _, said = rsync.communicate("\0".join(names))
+        # With a folder before it no name is a comment.
+        _, said = rsync.communicate("\0".join(f"./{name}" for name in names))
         self.children.remove(rsync)
         if rsync.returncode != 0:
             last = "\n".join(said.strip().splitlines()[-5:])

@@ -8,13 +8,14 @@ already and right is not asked for, wherever it came from.
 import fcntl
 import json
 import os
+import queue
 import re
 import shutil
 import sys
 import threading
 import time
 
-from model_files import Seen, hashes, present, read_manifest, say, sha256_of, size, write_manifest
+from model_files import Seen, hashes, present, remove_former, sha256_of, size, write_manifest
 from model_hop import ALIVE_SECONDS, Failed, Hop
 
 # Of a sender that says nothing any more nobody can tell whether it lives.
@@ -42,12 +43,15 @@ class Sender(threading.Thread):
         self.manifest = json.loads(sys.stdin.readline())
         self.heard = time.monotonic()
         self.started = []
+        self.sent = queue.SimpleQueue()
         self.start()
         threading.Thread(target=self._watch, daemon=True).start()
 
     def run(self):
-        for _ in sys.stdin:
+        for line in sys.stdin:
             self.heard = time.monotonic()
+            if line.strip():
+                self.sent.put(json.loads(line))
         self._end()
 
     def _watch(self):
@@ -84,14 +88,6 @@ def drafts(folder, files):
                 yield entry.path
 
 
-def drop_former(folder, seen, former, files):
-    """Removes what the model before had and this one has not, if it is as it was: an engine may load whatever is there."""
-    entries = present(folder)
-    for name in set(former) - set(files):
-        if name in entries and seen.hash_of(name, entries[name]) == former[name]["sha256"]:
-            os.remove(os.path.join(folder, name))
-
-
 def lacking(node, folder, seen, files):
     """Names of the files that are not there, or not right."""
     entries = present(folder)
@@ -117,6 +113,8 @@ class Arrivals:
         self.before = {name: self._mark(name) for name in wanted}
         self.total = sum(files[name]["bytes"] for name in wanted)
         self.right = 0
+        # Those that were looked at, and nobody said yet that they were sent.
+        self.came = set()
 
     def _mark(self, name):
         try:
@@ -134,12 +132,19 @@ class Arrivals:
             path = os.path.join(self.folder, name)
             entry, sha256 = os.stat(path), sha256_of(path)
             self.before[name] = mark
+            self.came.add(name)
             is_right = sha256 == self.files[name]["sha256"]
             if is_right:
                 del self.before[name]
                 self.right += entry.st_size
                 self.seen.note(name, entry, sha256)
             yield name, is_right
+
+    def lost(self, sent):
+        """Of the files that were sent those that did not come."""
+        lost = set(sent) - self.came
+        self.came -= set(sent)
+        return lost
 
     def bytes(self):
         """Bytes that came, also of what is on its way."""
@@ -161,9 +166,8 @@ def receive(keep, config, sender):
     os.makedirs(folder, exist_ok=True)
     for path in list(drafts(folder, files)):
         os.remove(path)
-    seen, former = Seen(keep), read_manifest(keep)
-    if former:
-        drop_former(folder, seen, former["files"], files)
+    seen = Seen(keep)
+    remove_former(folder, keep, files, seen)
     hop = Hop(node, folder, keep, sender.manifest, config["next"]) if config["next"] else None
     if hop:
         # What it lacks is found out meanwhile.
@@ -180,11 +184,14 @@ def receive(keep, config, sender):
     arrivals = Arrivals(folder, seen, files, wanted)
     seconds = 0
     while arrivals.before or (hop and hop.is_alive()):
+        sent = [] if sender.sent.empty() else sender.sent.get()
         for name, is_right in arrivals.look():
             tell(**{"right" if is_right else "wrong": name})
             if is_right and hop:
                 hop.offer([name])
             seconds = time.monotonic() - began
+        for name in arrivals.lost(sent):
+            tell(wrong=name)
         if hop and hop.failure:
             break
         if time.monotonic() - told > PROGRESS_SECONDS:

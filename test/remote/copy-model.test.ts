@@ -66,7 +66,12 @@ const holds = (node: string) =>
 
 test("a model is read once, and goes down the chain once", async () => {
   const listed = JSON.parse((await model()).stdout) as Record<string, unknown>;
-  expect(listed).toEqual({ changed: false, files: 4, bytes: total, digest: expect.stringMatching(/^[0-9a-f]{64}$/) });
+  expect(listed).toEqual({
+    changed: false,
+    files: 4,
+    bytes: total,
+    digest: expect.stringMatching(/^[0-9a-f]{64}$/) as string,
+  });
   await chain("spark-2", "spark-3", "spark-4");
   const first = await copy("spark-2", "spark-3", "spark-4");
   expect(first.code, first.stderr).toBe(0);
@@ -87,6 +92,31 @@ test("a model is read once, and goes down the chain once", async () => {
     },
   });
   for (const node of ["spark-2", "spark-3", "spark-4"]) expect(read(node, "commands.log")).toBe("model\n");
+});
+
+test("names are names, whatever is in them", async () => {
+  const names = [
+    "#1",
+    ";2",
+    " a ",
+    "new\nline",
+    "ünï",
+    "-dash",
+    "a\\b",
+    "$(touch x)",
+    "*",
+    "[a]",
+    "+ x",
+    "a/./b",
+    "it's",
+  ];
+  const odd = Object.fromEntries(names.map((name) => [path.normalize(name), `of ${name}`]));
+  await model(odd);
+  await chain("spark-2", "spark-3");
+  const { code, stderr } = await copy("spark-2", "spark-3");
+  expect(code, stderr).toBe(0);
+  for (const [name, text] of Object.entries(odd)) expect(read("spark-3", `a model/${name}`)).toBe(text);
+  expect(fs.readdirSync(at("spark-3", "a model"), { recursive: true })).toHaveLength(Object.keys(odd).length + 1);
 });
 
 test.each([
@@ -249,7 +279,28 @@ printf x | dd of='${at("spark-2", "a model/config.json")}' conv=notrunc 2>/dev/n
   const { code, stderr } = await copy("spark-2");
   expect(code).toBe(expected);
   if (code === 0) expect(holds("spark-2")).toEqual(files);
-  else expect(stderr).toContain("config.json arrived on spark-2 with other bytes than it has on spark-1, twice");
+  else
+    expect(stderr).toContain(
+      "config.json arrived on spark-2 with other bytes than it has on spark-1, or not at all, twice",
+    );
+});
+
+test("a file that rsync leaves out is named, and nothing waits for it", async () => {
+  await model();
+  await chain("spark-2");
+  box.write(
+    "bin/rsync",
+    `#!/bin/sh
+case "$*" in *--server*) exec /usr/bin/rsync "$@" ;; esac
+grep -zv config.json | /usr/bin/rsync "$@"
+`,
+    0o755,
+  );
+  const { code, stderr } = await copy("spark-2");
+  expect(code).toBe(1);
+  expect(stderr).toContain(
+    "config.json arrived on spark-2 with other bytes than it has on spark-1, or not at all, twice",
+  );
 });
 
 test("killed in the middle, nothing is left running, and the next run ends what was begun", async () => {

@@ -88,9 +88,9 @@ afterEach(() => {
   box.remove();
 });
 
-const argv = (revision = "main", at = endpoint) => ["image", model, `${box.home}/keep`, repository, revision, at];
+const argv = (revision = "main", at = endpoint) => ["lab", model, `${box.home}/keep`, repository, revision, at];
 const fetch = (more: NodeJS.ProcessEnv = {}, ...rest: Parameters<typeof argv>) =>
-  box.run("fetch_model.py", argv(...rest), more);
+  box.run("fetch_model.py", argv(...rest), { SERVING_IMAGE: "image", ...more });
 
 /** Runs it to a good end. */
 async function fetched(more: NodeJS.ProcessEnv = {}) {
@@ -433,7 +433,7 @@ test("the container is one a folder, as this user, with this folder alone; what 
     ["rm", name()],
     [
       ...["run", "--rm", "--interactive", "--pull", "never"],
-      ...["--name", name(), "--label", `dgx-spark-serving.model=${model}`],
+      ...["--name", name(), "--label", "dgx-spark-serving.deployment=lab"],
       ...["--network", "host", "--user", `${String(process.getuid?.())}:${String(process.getgid?.())}`, ...groups],
       ...["--env", "HF_TOKEN", "--env", "NO_PROXY", "--env", "https_proxy", "--env", `HF_ENDPOINT=${endpoint}`],
       ...["--mount", `type=bind,"source=${quoted}","target=${quoted}"`, "--entrypoint", "python3", "image"],
@@ -459,7 +459,7 @@ test("how far it is, is told; killed in the middle it leaves no process, and goe
   hub.commit(large);
   hub.faults[second] = { bytesPerSecond: 8_000_000 };
   const child = spawn("python3", ["-B", path.resolve("scripts/remote/fetch_model.py"), ...argv()], {
-    env: box.environment(),
+    env: { ...box.environment(), SERVING_IMAGE: "image" },
     stdio: ["ignore", "ignore", "pipe"],
   });
   let said = "";

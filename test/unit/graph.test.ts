@@ -76,7 +76,7 @@ test("a model from a hub is fetched with the token as a secret, by nothing that 
     stdin: { value: string };
   };
   expect(create).toBe(
-    "python3 -B - .dgx-spark-serving-dev spark-1 model-fetch 86400 create fetch_model.py " +
+    "python3 -B - .dgx-spark-serving-dev spark-1 model-fetch 86400 create fetch_model.py dev " +
       "/home/aurora/models/Qwen3.5-122B-A10B-FP8 .dgx-spark-serving-dev owner/a-model main ''",
   );
   expect(stdin.value).toContain(
