@@ -9,14 +9,18 @@ import type { FabricOutput } from "../../components/fabric";
 import type { AllReduceResult } from "../../components/preflight/allReduce";
 import { type NodeSettings, schema } from "../../components/schema";
 import { boot, execOn, powerCut } from "../../scripts/virtual-sparks/hosts";
+import { bytesOf } from "../../scripts/virtual-sparks/links";
 import { leftovers } from "../../scripts/virtual-sparks/lab";
+import { nodeDirectory } from "../../scripts/virtual-sparks/paths";
 import { pulumiEnvironment } from "../../scripts/virtual-sparks/pulumi";
 import { PROJECT } from "../../scripts/virtual-sparks/project";
 import { stepArguments, stepProgram } from "../../components/step";
 import { attempt, type RunResult } from "../../scripts/virtual-sparks/run";
 import { until } from "../../scripts/virtual-sparks/wait";
 import { operatorKey } from "../../scripts/virtual-sparks/keys";
-import { MANAGEMENT, type Node, topology } from "../../scripts/virtual-sparks/topology";
+import { MODEL_PATH } from "../../scripts/virtual-sparks/node-disk";
+import { MANAGEMENT, type Node, OPERATOR, topology } from "../../scripts/virtual-sparks/topology";
+import { Hub } from "../support/hub";
 import { deployment, measure, timingCase, withKnownTiming } from "./benchmark";
 import { expectedPreview, having, labRows, previewed, updated } from "./changes";
 import { lab, labSettings, must, pulumiIn, stackFile, transcript } from "./run";
@@ -398,6 +402,71 @@ test("another stack uses the endpoint, and is not deployed where the model is to
   } finally {
     fs.rmSync(root, { recursive: true });
   }
+});
+
+test("a model from a hub is fetched once, goes over the fabric, is served, and comes again where somebody changed it", async () => {
+  const names = (await must(execOn(head, ["ls", MODEL_PATH]))).trim().split("\n");
+  const files = Object.fromEntries(
+    names.map((name) => [name, fs.readFileSync(path.join(nodeDirectory(head.name), "root", MODEL_PATH, name))]),
+  );
+  const total = Object.values(files).reduce((sum, { length }) => sum + length, 0);
+  const hub = new Hub("lab/tiny");
+  hub.token = canaries.huggingFaceToken;
+  hub.commit(files);
+  const source = { kind: "hub", repository: "lab/tiny", endpoint: await hub.listen(OPERATOR.address) };
+  const folder = "/home/aurora/models/from a hub";
+  const sums = async (node: Node) =>
+    (await must(execOn(node, ["sh", "-c", `cd '${folder}' && sha256sum *`]))).trim().split("\n");
+  const owners = (node: Node) => must(execOn(node, ["find", folder, "!", "-user", "aurora"]));
+  try {
+    await having(
+      (config) => ({ ...config, model: { path: folder, name: "tiny-from-a-hub", source } }),
+      async () => {
+        const before = await bytesOf(worker, "fabric");
+        await must(lab("pulumi", "up", "--yes", "--exclude", "**benchmark*"));
+        const moved = (await bytesOf(worker, "fabric")).received - before.received;
+        const { weights, model } = await outputs();
+        const copy = { from: "spark-1", to: "spark-2", bytes: total };
+        const shape = {
+          files: names.length,
+          bytes: total,
+          commit: hub.head,
+          download: { bytes: total },
+          copies: [copy],
+        };
+        expect(weights).toMatchObject(shape);
+        expect(model).toBe("tiny-from-a-hub");
+        expect((await chat(String((await outputs())["apiKey"]))).status).toBe(200);
+        expect(Object.values(hub.sent).reduce((sum, sent) => sum + sent)).toBe(total);
+        expect(moved).toBeGreaterThan(total);
+        expect(await sums(worker)).toEqual(await sums(head));
+        expect([await owners(head), await owners(worker)]).toEqual(["", ""]);
+
+        hub.sent = {};
+        expect(await updated("--exclude", "**benchmark*")).toEqual({ create: [], replace: [], update: [], delete: [] });
+        expect(hub.sent).toEqual({});
+
+        // A byte of one file, its size and time as they were.
+        const harm =
+          'touch -r "$1" /tmp/time; printf x | dd of="$1" bs=1 seek=9000 conv=notrunc; touch -r /tmp/time "$1"';
+        await must(execOn(worker, ["sh", "-c", harm, "sh", `${folder}/model.safetensors`]));
+        const found = await lab("preflight", "--json");
+        expect(found.stdout).toContain("model-changed");
+        expect(found.stdout).toContain("model.safetensors in /home/aurora/models/from a hub changed or is missing");
+        await must(lab("pulumi", "up", "--yes", "--exclude", "**benchmark*", "--replace", "**model-*"));
+        expect(await sums(worker)).toEqual(await sums(head));
+        expect(hub.sent).toEqual({});
+        const { copies } = (await outputs())["weights"] as { copies: { bytes: number }[] };
+        expect(copies.map((each) => each.bytes)).toEqual([files["model.safetensors"]?.length]);
+      },
+    );
+    expect((await lab("preflight")).code).toBe(0);
+  } finally {
+    hub.close();
+    await must(lab("up"));
+    for (const node of nodes) await must(execOn(node, ["rm", "-r", folder]));
+  }
+  expect((await outputs())["model"]).toBe("tiny-qwen3-moe");
 });
 
 test("a second lab up changes nothing", async () => {
