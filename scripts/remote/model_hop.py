@@ -87,7 +87,7 @@ class Hop(threading.Thread):
 
     def stop(self):
         """Ends it now, with what it started."""
-        for child in self.children:
+        for child in list(self.children):
             child.kill()
 
     def run(self):
@@ -161,6 +161,9 @@ class Hop(threading.Thread):
                 self.done = message.get("done")
                 self.failure = self.failure or message.get("failed")
                 self.changed.notify_all()
+            if self.failure:
+                # What is under way is of no use any more.
+                self.stop()
         with self.changed:
             # It ended, and there is no more to wait for.
             self.unsent, self.unproved = set(), set()
