@@ -2,7 +2,7 @@ import * as pulumi from "@pulumi/pulumi";
 import { z } from "zod";
 import type { ContainerImage } from "./containerImage";
 import { keySchema } from "./fabricKey";
-import { type RemoteCall, remoteStep, resultOf } from "./remoteStep";
+import { operatorStep, type RemoteCall, remoteStep, resultOf } from "./remoteStep";
 import type { Settings } from "./schema";
 import type { SparkNode } from "./sparkNode";
 
@@ -10,7 +10,7 @@ export interface ModelWeightsArgs {
   head: SparkNode;
   workers: readonly SparkNode[];
   deployment: string;
-  settings: Pick<Settings, "model">;
+  settings: Pick<Settings, "model" | "ssh">;
   /** The hub's own client is in it. */
   image: ContainerImage;
   /** Undefined: what is fetched needs none. */
@@ -123,9 +123,18 @@ export class ModelWeights extends pulumi.ComponentResource {
     const { path } = settings.model;
     // The server goes only when the new model is there, and not for as long as it comes.
     const common = { parent: this, deleteBeforeReplace: false };
-    if (source.kind === "path") {
-      const create = { script: "list_model.py", args: [path, head.directory] };
-      return remoteStep(`${name}-list`, { node: head, create, triggers: [path], timeoutSeconds }, common);
+    if (source.kind !== "hub") {
+      const sent = source.folder === undefined ? undefined : this.send(name, head, settings, source.folder);
+      return remoteStep(
+        `${name}-list`,
+        {
+          node: head,
+          create: { script: "list_model.py", args: [path, head.directory] },
+          triggers: [sent?.id ?? path],
+          timeoutSeconds,
+        },
+        common,
+      );
     }
     const { repository = "", revision, endpoint = "" } = source;
     const from = [repository, revision, endpoint];
@@ -143,6 +152,20 @@ export class ModelWeights extends pulumi.ComponentResource {
         timeoutSeconds,
       },
       { ...common, dependsOn: image.pulled },
+    );
+  }
+
+  /** Sends a folder of this machine to the head. */
+  private send(name: string, head: SparkNode, { model, ssh }: ModelWeightsArgs["settings"], folder: string) {
+    return operatorStep(
+      `${name}-send`,
+      {
+        argv: ["./scripts/send-model"],
+        stdin: JSON.stringify({ head: head.settings, ssh, folder, path: model.path }),
+        triggers: [folder, model.path],
+        isLong: true,
+      },
+      { parent: this, dependsOn: head.ready, deleteBeforeReplace: false },
     );
   }
 

@@ -17,7 +17,12 @@ const related = z.object({
     .object({
       path: absent(z.string()),
       source: absent(
-        z.object({ kind: absent(z.string()), repository: absent(z.string()), endpoint: absent(z.string()) }),
+        z.object({
+          kind: absent(z.string()),
+          repository: absent(z.string()),
+          endpoint: absent(z.string()),
+          folder: absent(z.string()),
+        }),
       ),
     })
     .catch({}),
@@ -150,13 +155,14 @@ export function relationProblems(raw: unknown): Problem[] {
       "with model.source: no `%`, backslash or line break, and no blank at the end, which rsync would change",
     );
   }
-  if (source?.kind === "hub" && source.repository === undefined) {
-    report(["model", "source", "repository"], "missing: `hub` needs it");
-  }
-  for (const key of ["repository", "endpoint"] as const) {
+  const owners = { repository: "hub", endpoint: "hub", folder: "operator" } as const;
+  for (const [key, kind] of Object.entries(owners) as [keyof typeof owners, string][]) {
     const at = ["model", "source", key];
-    if (source?.kind === "path" && source[key] !== undefined)
-      report(at, "`path` has none: it is for `hub`", removeCommand(at));
+    if (source?.kind === undefined) continue;
+    if (source.kind !== kind && source[key] !== undefined)
+      report(at, `\`${source.kind}\` has none: it is for \`${kind}\``, removeCommand(at));
+    if (source.kind === kind && source[key] === undefined && key !== "endpoint")
+      report(at, `missing: \`${kind}\` needs it`);
   }
 
   const stages = server.pipelineParallelSize ?? 1;

@@ -115,10 +115,11 @@ export function workspace(
  *
  * @param args.stdin what it reads; any change runs it again
  * @param args.triggers any change makes the step anew
+ * @param args.isLong what it says is shown as it comes, and an update does not run it again
  */
 export function operatorStep(
   step: string,
-  args: { argv: readonly string[]; stdin: string; triggers?: pulumi.Input<unknown>[] },
+  args: { argv: readonly string[]; stdin: string; triggers?: pulumi.Input<unknown>[]; isLong?: boolean },
   opts: pulumi.CustomResourceOptions,
 ): command.local.Command {
   const line = shellLine(args.argv);
@@ -126,12 +127,12 @@ export function operatorStep(
     step,
     {
       create: line,
-      update: line,
+      update: args.isLong ? "true" : line,
       stdin: args.stdin,
       ...(args.triggers && { triggers: args.triggers }),
       addPreviousOutputInEnv: false,
       // An error shows it all again.
-      logging: command.local.Logging.None,
+      logging: args.isLong ? command.local.Logging.Stderr : command.local.Logging.None,
     },
     opts,
   );

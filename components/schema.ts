@@ -156,9 +156,9 @@ export const scenarioSchema = z.strictObject({
 });
 
 const sourceSchema = z.strictObject({
-  kind: z.enum(["hub", "path"]).meta({
+  kind: z.enum(["hub", "path", "operator"]).meta({
     description:
-      "Where the head has the model from: `hub`: downloaded once from Hugging Face's hub, or one like it; `path`: it lies in `model.path` there. All other nodes get it from the head over the fabric. Without a source it lies in `model.path` on every node.",
+      "Where the head has the model from: `hub`: downloaded once from Hugging Face's hub, or one like it; `path`: it lies in `model.path` there; `operator`: sent from a folder on this machine. All other nodes get it from the head over the fabric. Without a source it lies in `model.path` on every node.",
     example: "hub",
   }),
   repository: z
@@ -182,6 +182,11 @@ const sourceSchema = z.strictObject({
       description: "Another hub, e.g. a mirror. Default: the hub client's own.",
       example: "https://hub.example",
     }),
+  folder: z
+    .string()
+    .min(1)
+    .optional()
+    .meta({ description: "Folder on this machine, for `operator` (`~/` is the home).", example: "~/models/my-model" }),
   timeoutMinutes: numeric(
     z
       .number()

@@ -73,6 +73,7 @@ const nodes = (change: (list: object[]) => object[]) => (config: Configuration) 
 const direct = nodes((list) => list.map((node, index) => (index === 1 ? { ...node, ...ownAddress } : node)));
 const withThird = nodes((list) => [...list, third]);
 const hub = set(["model", "source"], { kind: "hub", repository: "owner/a-model" });
+const sentFrom = (folder: string) => set(["model", "source"], { kind: "operator", folder });
 const withKey = set(["ssh", "privateKeyPath"], keyFiles[0]);
 const commented = (text: string) => `${text}\n# A comment.\n`;
 
@@ -190,6 +191,15 @@ export const rows: Row[] = [
     from: hub,
     action: { replace: "model-fetch" },
     expected: expected({ replace: [...weights, ...server] }),
+  },
+  {
+    name: "`model.source.folder`, the model from the operator's machine",
+    from: sentFrom("~/models/one"),
+    action: { settings: set(["model", "source", "folder"], "~/models/another") },
+    expected: expected({
+      replace: ["model-send", "model-list", ...without(weights, "model-fetch"), ...server],
+      update: looks,
+    }),
   },
   {
     name: "digest of `image`, the model from a hub",

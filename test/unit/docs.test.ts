@@ -25,7 +25,7 @@ A key without a default must be set, unless its description says what happens ot
 | key | what | default | example |
 | --- | --- | --- | --- |
 ${rows(description, "").join("\n")}
-| \`huggingFaceToken\` | Secret. Handed to the engine as \`HF_TOKEN\`; without it the engine is kept offline. Set it with \`pulumi config set --secret\`. | | |
+| \`huggingFaceToken\` | Secret. Handed to the engine, and to the download from a hub, as \`HF_TOKEN\`; without it the engine is kept offline. Set it with \`pulumi config set --secret\`. | | |
 `;
 }
 

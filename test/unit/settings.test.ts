@@ -124,6 +124,13 @@ const mistakes: [(string | number)[], unknown, string, RegExp, string][] = [
     "pulumi config set --path model.source.endpoint https://hub.example",
   ],
   [
+    ["model", "source"],
+    { kind: "operator" },
+    "model.source.folder",
+    /`operator` needs it/,
+    "pulumi config set --path model.source.folder '~/models/my-model'",
+  ],
+  [
     ["model"],
     { name: "m", path: "/models/100%", source: { kind: "path" } },
     "model.path",

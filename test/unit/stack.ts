@@ -206,6 +206,8 @@ function stdoutHere(create: string): string {
   switch (create) {
     case "./scripts/preflight --step nodes":
       return JSON.stringify(preflight);
+    case "./scripts/send-model":
+      return JSON.stringify({ changed: true, bytes: 5_000, seconds: 9 });
     case "./scripts/preflight --step all-reduce":
       return JSON.stringify({ figures: allReduce, problems: [] });
     default:
