@@ -91,7 +91,7 @@ export class ContainerImage extends pulumi.ComponentResource {
       { parent: this },
     );
     const { user, port, hostKey, fabric } = worker.settings;
-    const copied = remoteStep(
+    return remoteStep(
       `${name}-copy-${worker.name}`,
       {
         node: head,
@@ -111,11 +111,6 @@ export class ContainerImage extends pulumi.ComponentResource {
         timeoutSeconds: 2 * hour,
       },
       { parent: this, dependsOn: [pulled, authorized] },
-    );
-    return remoteStep(
-      `${name}-verify-${worker.name}`,
-      { node: worker, create: { script: "has-image.sh", args: [this.tag] }, timeoutSeconds: 60 },
-      { parent: this, dependsOn: copied },
     );
   }
 }

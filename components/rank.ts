@@ -32,7 +32,11 @@ export function rankEnvironment(node: NodeSettings, options: RankOptions): Recor
     MN_IF_NAME: netdev,
     // Unified memory holds the page cache too: Ray's monitor takes a loading model for a leak, and kills it at 95 %.
     RAY_memory_monitor_refresh_ms: "0",
-    RAY_num_prestart_python_workers: "0",
+    // A driver waits at its start for as many workers as the head has CPUs, of which it uses one at most
+    // (raylet/worker_pool.cc, ExecuteOnPrestartWorkersStarted). RAY_num_prestart_python_workers, Ray 2.60 does not read.
+    RAY_prestart_worker_first_driver: "0",
+    // Nobody asks for Ray's own figures, which each of its processes would send to an agent for as long as it runs.
+    RAY_enable_metrics_collection: "0",
     RAY_USAGE_STATS_ENABLED: "0",
     // From Ray 2.52 on. Later ones want a token in any case, and each node would make its own.
     RAY_AUTH_MODE: "token",

@@ -109,7 +109,7 @@ const headSteps = [
   "server-smoke",
   ...benchmark,
 ];
-const workerSteps = ["spark-2-workspace", "image-authorize-spark-2", "image-verify-spark-2", "model-spark-2"];
+const workerSteps = ["spark-2-workspace", "image-authorize-spark-2", "model-spark-2"];
 /** What goes over SSH, apart from Docker's own. */
 const steps = [...headSteps, ...workerSteps];
 /** All that is called by a node's name. */
@@ -117,7 +117,7 @@ const ownOfNode = (node: string) => [`${node}-docker`, `${node}-workspace`, `mod
 /** The same of a worker, which gets the image from the head. */
 const ownOfWorker = (node: string) => [
   ...ownOfNode(node),
-  ...["authorize", "copy", "verify"].map((step) => `image-${step}-${node}`),
+  ...["authorize", "copy"].map((step) => `image-${step}-${node}`),
 ];
 
 /** The lists of a row, sorted; those not given are empty. */
@@ -207,7 +207,7 @@ export const rows: Row[] = [
     action: { settings: set(["image"], `registry.example/vllm@sha256:${"f".repeat(64)}`) },
     expected: expected({
       replace: ["image-fabric-key", "image-authorize-spark-2", ...engine],
-      update: [preflight, "image-pull", "image-copy-spark-2", "image-verify-spark-2", "model-fetch"],
+      update: [preflight, "image-pull", "image-copy-spark-2", "model-fetch"],
     }),
   },
   {
@@ -231,7 +231,7 @@ export const rows: Row[] = [
     action: { settings: set(["image"], `registry.example/vllm@sha256:${"f".repeat(64)}`) },
     expected: expected({
       replace: ["image-fabric-key", "image-authorize-spark-2", ...engine],
-      update: [preflight, "image-pull", "image-copy-spark-2", "image-verify-spark-2"],
+      update: [preflight, "image-pull", "image-copy-spark-2"],
     }),
   },
   {
@@ -409,10 +409,10 @@ export const rows: Row[] = [
     from: direct,
     action: { settings: nodes((list) => [...list].reverse()) },
     expected: expected({
-      create: ["image-authorize-spark-1", "image-copy-spark-1", "image-verify-spark-1"],
+      create: ["image-authorize-spark-1", "image-copy-spark-1"],
       replace: engine,
       update: [preflight, "image-pull", "image-fabric-key"],
-      delete: ["image-authorize-spark-2", "image-copy-spark-2", "image-verify-spark-2"],
+      delete: ["image-authorize-spark-2", "image-copy-spark-2"],
     }),
   },
   {

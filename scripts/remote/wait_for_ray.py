@@ -13,15 +13,21 @@ container, gcs_address, seconds, *expected = sys.argv[1:]
 probe = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ray_nodes.py")
 
 
-def alive_nodes(timeout):
-    """Addresses alive in the cluster; None when Ray does not answer yet."""
+# How long one probe waits for the nodes, and how much longer it may take.
+PATIENCE_SECONDS = 10
+GRACE_SECONDS = 20
+
+
+def alive_nodes(left):
+    """Addresses alive in the cluster, at once when they are the right ones; None when Ray does not answer yet."""
+    patience = max(0, min(PATIENCE_SECONDS, left - GRACE_SECONDS))
     try:
         with open(probe, "rb") as source:
             done = subprocess.run(
-                ["docker", "exec", "-i", container, "python3", "-", gcs_address],
+                ["docker", "exec", "-i", container, "python3", "-", gcs_address, str(patience), *expected],
                 stdin=source,
                 capture_output=True,
-                timeout=timeout,
+                timeout=min(patience + GRACE_SECONDS, left),
             )
         return json.loads(done.stdout) if done.returncode == 0 else None
     except (subprocess.TimeoutExpired, ValueError):
@@ -36,7 +42,7 @@ def main():
     while (left := started + float(seconds) - time.monotonic()) > 0:
         if watch.died():
             watch.fail_dead("Ray's head")
-        alive = alive_nodes(min(30, left))
+        alive = alive_nodes(left)
         if alive is not None and sorted(alive) == sorted(expected):
             print(json.dumps({"changed": False, "nodes": alive}))
             return

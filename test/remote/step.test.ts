@@ -87,7 +87,7 @@ test("a known result is told again without a run, a changed call or a lost resul
 
 test("each step has a result of its own", async () => {
   await step("echo one");
-  expect((await step("echo two", { mode: "again", step: "image-verify" })).stdout).toBe("two\n");
+  expect((await step("echo two", { mode: "again", step: "image-copy" })).stdout).toBe("two\n");
   expect((await step("exit 1", { mode: "again" })).stdout).toBe("one\n");
 });
 

@@ -160,7 +160,7 @@ test("nothing is done on any node before preflight has passed", async () => {
   const dependencies = new Map(resources.map(({ name, dependsOn }) => [name, dependsOn]));
   const all = (name: string): string[] => (dependencies.get(name) ?? []).flatMap((each) => [each, ...all(each)]);
   const onNodes = resources.filter(({ type }) => /^(command:remote|docker:index)/.test(type));
-  expect(onNodes.length).toBe(17);
+  expect(onNodes.length).toBe(16);
   expect(onNodes.filter(({ name }) => !all(name).includes("preflight-run"))).toEqual([]);
 });
 

@@ -178,7 +178,6 @@ const results: Readonly<Record<string, unknown>> = {
   "fabric-key.sh": { changed: true, publicKey: `ssh-ed25519 ${"A".repeat(68)}` },
   "authorize-fabric-key.sh": { changed: true },
   "copy-image.sh": { changed: true },
-  "has-image.sh": { changed: false, id: "sha256:1" },
   "check_model.py": { changed: false, files: 1, bytes: 1 },
   "fetch_model.py": {
     ...{ changed: true, files: 2, bytes: 5_000, digest, commit: "0123", fetchedBytes: 4_000, seconds: 2 },

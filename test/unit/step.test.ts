@@ -41,10 +41,10 @@ test.each([
 
 test("variables for a script go in with the program", () => {
   const told = /^ENVIRONMENT = json\.loads\((.*)\)$/m.exec(
-    stepProgram(["has-image.sh"], { A: 'it\'s "$HOME"\n' }),
+    stepProgram(["pull-image.sh"], { A: 'it\'s "$HOME"\n' }),
   )?.[1];
   expect(JSON.parse(JSON.parse(told ?? "") as string)).toEqual({ A: 'it\'s "$HOME"\n' });
-  expect(stepProgram(["has-image.sh"])).toContain("\nENVIRONMENT = {}\n");
+  expect(stepProgram(["pull-image.sh"])).toContain("\nENVIRONMENT = {}\n");
 });
 
 test("a call is told in the order of step.py's arguments", () => {

@@ -1,6 +1,10 @@
 """Imports what serving and measuring use: proves the trimmed image whole, and leaves the byte code that makes it start quickly."""
 
+import compileall
 import importlib
+import pathlib
+
+import ray
 
 MODULES = [
     "llama_benchy.__main__",
@@ -28,8 +32,33 @@ MODULES = [
     "vllm_lab_platform.platform",
 ]
 
+# What others of Ray's processes import (its agents walk through all of the dashboard's modules), and vLLM's workers. What has
+# no byte code in the image is compiled again in every new container.
+FOLDERS = [
+    "compressed_tensors",
+    "loguru",
+    "pydantic/v1",
+    "ray/_common",
+    "ray/_private",
+    "ray/autoscaler",
+    "ray/core",
+    "ray/dashboard",
+    "ray/util",
+    "sympy/combinatorics",
+    "sympy/tensor",
+    "torch/_export",
+    "torch/export",
+    "vllm/model_executor/layers",
+    "vllm/v1",
+]
+
 for module in MODULES:
     importlib.import_module(module)
+
+packages = pathlib.Path(ray.__file__).parents[1]
+for folder in FOLDERS:
+    assert (packages / folder).is_dir(), folder
+    compileall.compile_dir(packages / folder, quiet=2)
 
 import torch  # noqa: E402
 from vllm.platforms import current_platform  # noqa: E402
