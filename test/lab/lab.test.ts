@@ -420,10 +420,14 @@ test("a model from a hub is fetched once, goes over the fabric, is served, and c
   const owners = (node: Node) => must(execOn(node, ["find", folder, "!", "-user", "aurora"]));
   try {
     await having(
-      (config) => ({ ...config, model: { path: folder, name: "tiny-from-a-hub", source } }),
+      (config) => ({
+        ...config,
+        model: { path: folder, name: "tiny-from-a-hub", source },
+        benchmark: { enabled: false },
+      }),
       async () => {
         const before = await bytesOf(worker, "fabric");
-        await must(lab("pulumi", "up", "--yes", "--exclude", "**benchmark*"));
+        await must(lab("pulumi", "up", "--yes"));
         const moved = (await bytesOf(worker, "fabric")).received - before.received;
         const { weights, model } = await outputs();
         const copy = { from: "spark-1", to: "spark-2", bytes: total };
@@ -443,7 +447,7 @@ test("a model from a hub is fetched once, goes over the fabric, is served, and c
         expect([await owners(head), await owners(worker)]).toEqual(["", ""]);
 
         hub.sent = {};
-        expect(await updated("--exclude", "**benchmark*")).toEqual({ create: [], replace: [], update: [], delete: [] });
+        expect(await updated()).toEqual({ create: [], replace: [], update: [], delete: [] });
         expect(hub.sent).toEqual({});
 
         // A byte of one file, its size and time as they were.
@@ -453,7 +457,7 @@ test("a model from a hub is fetched once, goes over the fabric, is served, and c
         const found = await lab("preflight", "--json");
         expect(found.stdout).toContain("model-changed");
         expect(found.stdout).toContain("model.safetensors in /home/aurora/models/from a hub changed or is missing");
-        await must(lab("pulumi", "up", "--yes", "--exclude", "**benchmark*", "--replace", "**model-*"));
+        await must(lab("pulumi", "up", "--yes", "--replace", "**model-*"));
         expect(await sums(worker)).toEqual(await sums(head));
         expect(hub.sent).toEqual({});
         const { copies } = (await outputs())["weights"] as { copies: { bytes: number }[] };
