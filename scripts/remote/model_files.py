@@ -43,7 +43,7 @@ def sha256_of(path, counted=lambda count: None):
     """The hash of a file's bytes. `counted` is told of each piece that was read."""
     found = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
-        piece = memoryview(bytearray(1 << 20))
+        piece = memoryview(bytearray(min(1 << 20, os.fstat(file.fileno()).st_size + 1)))
         while count := file.readinto(piece):
             found.update(piece[:count])
             counted(count)

@@ -21,6 +21,8 @@ import tempfile
 import threading
 
 ALIVE_SECONDS = 10
+# How many run at once: while one begins, the others use the link.
+LANES = 3
 SSH = """\
 Host next
 HostName {address}
@@ -122,9 +124,9 @@ class Hop(threading.Thread):
         threading.Thread(target=self._speak, args=(session,), daemon=True).start()
         listener = threading.Thread(target=self._listen, args=(session,), daemon=True)
         listener.start()
-        while batch := self._next_batch():
-            self._rsync(config, batch)
-            self.lines.put(batch)
+        lanes = threading.Semaphore(LANES)
+        while lanes.acquire() and (batch := self._next_batch()):
+            threading.Thread(target=self._send_batch, args=(config, batch, lanes), daemon=True).start()
         if not self.failure:
             listener.join()
         if self.done is None:
@@ -187,6 +189,15 @@ class Hop(threading.Thread):
                     return sorted(batch)
                 self.changed.wait()
             return []
+
+    def _send_batch(self, config, names, lanes):
+        try:
+            self._rsync(config, names)
+            self.lines.put(names)
+        except (Failed, OSError) as failure:
+            self._fail(str(failure))
+        finally:
+            lanes.release()
 
     def _rsync(self, config, names):
         argv = [*RSYNC, "--rsh", f"ssh -F {shlex.quote(config)}", "--from0", "--files-from=-", f"{self.folder}/", "next::model/"]

@@ -6,6 +6,7 @@ already and right is not asked for, wherever it came from.
 """
 
 import fcntl
+import itertools
 import json
 import os
 import queue
@@ -20,7 +21,8 @@ from model_hop import ALIVE_SECONDS, Failed, Hop
 
 # Of a sender that says nothing any more nobody can tell whether it lives.
 SILENCE_SECONDS = 4 * ALIVE_SECONDS
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.1
+LOOKED_FOR = 100
 PROGRESS_SECONDS = 1
 # Left free on the disk, bytes: a full one stops more than this.
 RESERVE = 10**9
@@ -123,9 +125,12 @@ class Arrivals:
         except FileNotFoundError:
             return None
 
-    def look(self):
-        """Name of each file that came, and whether it is right."""
-        for name, before in list(self.before.items()):
+    def look(self, sent):
+        """Name of each file that came, and whether it is right. They come in this order, or else were `sent`: not all are looked for."""
+        for name in [*itertools.islice(list(self.before), LOOKED_FOR), *sent]:
+            if name not in self.before:
+                continue
+            before = self.before[name]
             mark = self._mark(name)
             if mark is None or mark == before:
                 continue
@@ -185,7 +190,7 @@ def receive(keep, config, sender):
     seconds = 0
     while arrivals.before or (hop and hop.is_alive()):
         sent = [] if sender.sent.empty() else sender.sent.get()
-        for name, is_right in arrivals.look():
+        for name, is_right in arrivals.look(sent):
             tell(**{"right" if is_right else "wrong": name})
             if is_right and hop:
                 hop.offer([name])

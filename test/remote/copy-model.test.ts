@@ -265,14 +265,17 @@ test.each([
   await model();
   await chain("spark-2");
   const count = box.write("count", "");
+  const source = path.join(box.home, "a model/config.json");
   box.write(
     "bin/rsync",
     `#!/bin/sh
-/usr/bin/rsync "$@" || exit
-[ ${times} = once ] && [ -s ${count} ] && exit
+case "$*" in *--server*) exec /usr/bin/rsync "$@" ;; esac
+[ ${times} = once ] && [ -s ${count} ] && exec /usr/bin/rsync "$@"
 echo >>${count}
-# As a disk would that writes something else.
-printf x | dd of='${at("spark-2", "a model/config.json")}' conv=notrunc 2>/dev/null
+# As memory would that has another bit.
+printf x | dd of='${source}' conv=notrunc 2>/dev/null
+/usr/bin/rsync "$@"
+printf '{' | dd of='${source}' conv=notrunc 2>/dev/null
 `,
     0o755,
   );
