@@ -11,11 +11,13 @@ then an empty one: it is still there. The receiver's are objects with one of
     done      bytes that came and the seconds that it took, of each node from there on
 """
 
+import ctypes
 import json
 import os
 import queue
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -44,12 +46,24 @@ Ciphers ^aes128-gcm@openssh.com
 ControlMaster auto
 ControlPath "{socket}"
 """
-# What is wanted is known: rsync would take one with the right size and time for right.
-RSYNC = ["rsync", "--whole-file", "--ignore-times", "--copy-links", "--times", "--perms", "--chmod=D755,F644", "--timeout=120"]
+# What came of a file before its connection was lost, beside where it belongs.
+PARTIAL = ".dgx-spark-serving-partial"
+RSYNC = [
+    *("rsync", "--copy-links", "--times", "--perms", "--chmod=D755,F644", f"--partial-dir={PARTIAL}", "--timeout=120"),
+    # What is wanted is known: rsync would take one with the right size and time for right.
+    "--ignore-times",
+]
+# From linux/prctl.h.
+PR_SET_PDEATHSIG = 1
 
 
 class Failed(Exception):
     """Why a model can't be sent or received, for people."""
+
+
+def die_with_parent():
+    """A copy must not go on when nobody is left to say whether it is right. Ends it with the thread that started it, too."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Hop(threading.Thread):
@@ -119,7 +133,8 @@ class Hop(threading.Thread):
 
     def _send(self, config):
         argv = ["ssh", "-F", config, "next", "model"]
-        session = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        session = subprocess.Popen(argv, **pipes, encoding="utf-8", preexec_fn=die_with_parent)
         self.children.append(session)
         threading.Thread(target=self._speak, args=(session,), daemon=True).start()
         listener = threading.Thread(target=self._listen, args=(session,), daemon=True)
@@ -201,7 +216,8 @@ class Hop(threading.Thread):
 
     def _rsync(self, config, names):
         argv = [*RSYNC, "--rsh", f"ssh -F {shlex.quote(config)}", "--from0", "--files-from=-", f"{self.folder}/", "next::model/"]
-        rsync = subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
+        pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+        rsync = subprocess.Popen(argv, **pipes, encoding="utf-8", errors="replace", preexec_fn=die_with_parent)
         self.children.append(rsync)
         # With a folder before it no name is a comment.
         _, said = rsync.communicate("\0".join(f"./{name}" for name in names))

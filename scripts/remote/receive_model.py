@@ -17,7 +17,7 @@ import threading
 import time
 
 from model_files import Seen, hashes, present, remove_former, sha256_of, size, write_manifest
-from model_hop import ALIVE_SECONDS, Failed, Hop
+from model_hop import ALIVE_SECONDS, PARTIAL, Failed, Hop
 
 # Of a sender that says nothing any more nobody can tell whether it lives.
 SILENCE_SECONDS = 4 * ALIVE_SECONDS
@@ -81,9 +81,14 @@ def alone(keep, node):
             time.sleep(POLL_SECONDS)
 
 
+def places_of(folder, files):
+    """Every folder that has files of the model."""
+    return {os.path.join(folder, os.path.dirname(name)) for name in files}
+
+
 def drafts(folder, files):
     """Paths of files that are on their way, or were when a run was killed."""
-    for place in {os.path.join(folder, os.path.dirname(name)) for name in files}:
+    for place in places_of(folder, files):
         for entry in os.scandir(place) if os.path.isdir(place) else ():
             match = DRAFT.fullmatch(entry.name)
             if match and os.path.relpath(os.path.join(place, match[1]), folder) in files:
@@ -204,6 +209,8 @@ def receive(keep, config, sender):
             behind = hop.progress if hop else {}
             tell(progress={node: [arrivals.bytes(), needed], **behind})
         time.sleep(POLL_SECONDS)
+    for place in places_of(folder, files):
+        shutil.rmtree(os.path.join(place, PARTIAL), ignore_errors=True)
     return {node: {"bytes": needed, "seconds": round(seconds, 3)}, **(hop.result() if hop else {})}
 
 

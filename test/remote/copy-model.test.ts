@@ -320,12 +320,28 @@ test("killed in the middle, nothing is left running, and the next run ends what 
         return false;
       }
     });
-  await until(() => fs.existsSync(at("spark-2", "commands.log")) && read("spark-2", "commands.log").includes("rsync"));
+  const shard = "model-00001-of-00002.safetensors";
+  const arriving = () =>
+    fs.existsSync(at("spark-2", "a model"))
+      ? fs.readdirSync(at("spark-2", "a model")).find((name) => name.startsWith(`.${shard}.`))
+      : undefined;
+  await until(
+    () => arriving() !== undefined && fs.statSync(at("spark-2", `a model/${arriving() ?? ""}`)).size > 50_000,
+  );
   const copying = ours().find((id) => fs.readFileSync(`/proc/${id}/cmdline`, "utf8").includes("copy_model.py"));
   process.kill(Number(copying), "SIGKILL");
   await child;
   await until(() => ours().length === 0);
-  fs.rmSync(path.join(box.home, "bin/rsync"));
+  expect(fs.readdirSync(at("spark-2", "a model/.dgx-spark-serving-partial"))).toEqual([shard]);
+  const stats =
+    'case "$*" in *--server*) exec /usr/bin/rsync "$@" ;; esac\nexec /usr/bin/rsync --stats "$@" >>stats.log';
+  box.write("bin/rsync", `#!/bin/sh\n${stats}\n`, 0o755);
   expect((await copy("spark-2", "spark-3")).code).toBe(0);
-  for (const node of ["spark-2", "spark-3"]) expect(holds(node)).toEqual(files);
+  for (const node of ["spark-2", "spark-3"]) {
+    expect(holds(node)).toEqual(files);
+    expect(fs.readdirSync(at(node, "a model")).filter((name) => name.startsWith("."))).toEqual([]);
+  }
+  // What had come of it did not come again.
+  const [, matched = ""] = /^Matched data: ([\d,]+) bytes$/m.exec(box.read("stats.log")) ?? [];
+  expect(Number(matched.replaceAll(",", ""))).toBeGreaterThan(50_000);
 });
