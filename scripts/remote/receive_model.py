@@ -151,8 +151,8 @@ class Arrivals:
             yield name, is_right
 
     def lost(self, sent):
-        """Of the files that were sent those that did not come."""
-        lost = set(sent) - self.came
+        """Of the files that were sent those that did not come. One that is right is not lost: two copies of it may end in any order."""
+        lost = (set(sent) - self.came) & self.before.keys()
         self.came -= set(sent)
         return lost
 

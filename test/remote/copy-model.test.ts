@@ -288,6 +288,36 @@ printf '{' | dd of='${source}' conv=notrunc 2>/dev/null
     );
 });
 
+test("a file that came wrong and then right is right, whichever of the two copies ends first", async () => {
+  await model();
+  await chain("spark-2", "spark-3");
+  // It still sends when both have ended.
+  const slow = 'case "$*" in *--server*) ;; *) sleep 4 ;; esac';
+  box.write("nodes/spark-2/bin/rsync", `#!/bin/sh\n${slow}\nexec /usr/bin/rsync "$@"\n`, 0o755);
+  const count = box.write("count", "");
+  const source = path.join(box.home, "a model/config.json");
+  box.write(
+    "bin/rsync",
+    `#!/bin/sh
+case "$*" in *--server*) exec /usr/bin/rsync "$@" ;; esac
+if [ -s ${count} ]; then
+  sleep 0.5
+  exec /usr/bin/rsync "$@"
+fi
+echo >>${count}
+printf x | dd of='${source}' conv=notrunc 2>/dev/null
+/usr/bin/rsync "$@"
+printf '{' | dd of='${source}' conv=notrunc 2>/dev/null
+# As if it had a larger file to send yet.
+sleep 2
+`,
+    0o755,
+  );
+  const { code, stderr } = await copy("spark-2", "spark-3");
+  expect(code, stderr).toBe(0);
+  expect(holds("spark-3")).toEqual(files);
+});
+
 test("a file that rsync leaves out is named, and nothing waits for it", async () => {
   await model();
   await chain("spark-2");
