@@ -167,7 +167,15 @@ class Hop(threading.Thread):
 
     def _listen(self, session):
         for line in session.stdout:
-            message = json.loads(line)
+            try:
+                message = json.loads(line)
+            except ValueError:
+                self._fail(
+                    f"{self.following['name']} says {json.dumps(line.strip()[:80])} where it should say how the model arrives: "
+                    "silence its shell where nobody is there, in ~/.bashrc: [ -t 1 ] || return"
+                )
+                self.stop()
+                break
             with self.changed:
                 if "wanted" in message:
                     self.unsent, self.unproved = set(message["wanted"]), set(message["wanted"])

@@ -318,6 +318,15 @@ sleep 2
   expect(holds("spark-3")).toEqual(files);
 });
 
+test("a node whose shell talks is named, and nothing waits for it", async () => {
+  await model();
+  await chain("spark-2");
+  const receiver = at("spark-2", "keep/receive-model.sh");
+  fs.writeFileSync(receiver, `echo Welcome\n${fs.readFileSync(receiver, "utf8")}`);
+  const { code, stderr } = await copy("spark-2");
+  expect([code, stderr]).toEqual([1, expect.stringContaining('spark-2 says "Welcome"')]);
+});
+
 test("a file that rsync leaves out is named, and nothing waits for it", async () => {
   await model();
   await chain("spark-2");
