@@ -225,7 +225,7 @@ class Hop(threading.Thread):
     def _rsync(self, config, names):
         argv = [*RSYNC, "--rsh", f"ssh -F {shlex.quote(config)}", "--from0", "--files-from=-", f"{self.folder}/", "next::model/"]
         pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
-        rsync = subprocess.Popen(argv, **pipes, encoding="utf-8", errors="replace", preexec_fn=die_with_parent)
+        rsync = subprocess.Popen(argv, **pipes, encoding="utf-8", errors="surrogateescape", preexec_fn=die_with_parent)
         self.children.append(rsync)
         # With a folder before it no name is a comment.
         _, said = rsync.communicate("\0".join(f"./{name}" for name in names))

@@ -327,6 +327,18 @@ test("a node whose shell talks is named, and nothing waits for it", async () => 
   expect([code, stderr]).toEqual([1, expect.stringContaining('spark-2 says "Welcome"')]);
 });
 
+test("a name in no character set is a name", async () => {
+  await model();
+  const name = Buffer.from([0x66, 0xfc, 0x72]);
+  const of = (folder: string) => Buffer.concat([Buffer.from(`${folder}/`), name]);
+  fs.writeFileSync(of(path.join(box.home, "a model")), "latin");
+  await model();
+  await chain("spark-2", "spark-3");
+  const { code, stderr } = await copy("spark-2", "spark-3");
+  expect(code, stderr).toBe(0);
+  expect(fs.readFileSync(of(at("spark-3", "a model")), "utf8")).toBe("latin");
+});
+
 test("a file that rsync leaves out is named, and nothing waits for it", async () => {
   await model();
   await chain("spark-2");
