@@ -105,7 +105,7 @@ def lacking(node, folder, seen, files):
 
 def room_for(node, folder, needed):
     free = shutil.disk_usage(folder).free
-    if needed + RESERVE > free:
+    if needed and needed + RESERVE > free:
         raise Failed(
             f"{node}: the disk of {folder} has {size(free)} free, {size(needed + RESERVE)} are needed for the model "
             f"({size(RESERVE)} of it are left free): make room"

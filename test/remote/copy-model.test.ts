@@ -339,6 +339,17 @@ test("a name in no character set is a name", async () => {
   expect(fs.readFileSync(of(at("spark-3", "a model")), "utf8")).toBe("latin");
 });
 
+test("a node that lacks nothing needs no room", async () => {
+  await model();
+  await chain("spark-2");
+  await copy("spark-2");
+  const receiver = at("spark-2", "keep/receiver/receive_model.py");
+  const small = "shutil.disk_usage = lambda _: type('', (), {'free': 5 * 10**8})\n";
+  fs.writeFileSync(receiver, fs.readFileSync(receiver, "utf8").replace("speaking =", `${small}speaking =`));
+  const { code, stderr } = await copy("spark-2");
+  expect(code, stderr).toBe(0);
+});
+
 test("a file that rsync leaves out is named, and nothing waits for it", async () => {
   await model();
   await chain("spark-2");
