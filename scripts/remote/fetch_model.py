@@ -278,7 +278,9 @@ def main(deployment, path, keep, repository, revision, endpoint):
         )
     files = {name: {"bytes": hub["files"][name]["bytes"], "sha256": model.sha256[name]} for name in sorted(hub["files"])}
     former = read_manifest(keep)
-    removed = remove_former(path, keep, files, model.seen)
+    # What was there before anything was fetched is no copy: it may be nowhere else.
+    ours = former is not None and former.get("source", {}).get("kind") == "hub"
+    removed = ours and remove_former(path, keep, files, model.seen)
     remove_leftovers(path)
     kept = {"kind": "hub", "repository": repository, "commit": hub["commit"], "endpoint": endpoint or None}
     manifest = {"source": kept, "files": files}

@@ -222,6 +222,15 @@ test("another revision brings what differs, and takes away what it no longer has
   expect([code, (JSON.parse(stdout) as { changed: boolean }).changed, hub.sent]).toEqual([0, false, {}]);
 });
 
+test("what lay on the head before anything was fetched stays there: it may be nowhere else", async () => {
+  fs.mkdirSync(model, { recursive: true });
+  fs.writeFileSync(path.join(model, "mine.safetensors"), "mine");
+  // As `model.source.kind` `path` does.
+  expect((await box.run("list_model.py", [model, `${box.home}/keep`])).code).toBe(0);
+  await fetched();
+  same({ ...shown, "mine.safetensors": Buffer.from("mine") });
+});
+
 test("a connection that breaks in the middle is taken up again, where it closes and where it is reset", async () => {
   const large = { ...files, [first]: Buffer.alloc(40_000_000, bytes(1_000_003, 1)) };
   hub.commit(large);
