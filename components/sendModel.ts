@@ -20,7 +20,15 @@ function rshWord(word: string): string {
 export function rsyncArguments({ head, ssh, folder, path }: z.output<typeof orderSchema>): string[] {
   const rsh = ["ssh", ...sshOptions({ node: head, via: undefined }, ssh), "-p", String(head.port)];
   return [
-    ...["--recursive", "--times", "--copy-links", "--perms", "--chmod=D755,F644", "--whole-file", "--exclude=.*"],
+    ...[
+      "--recursive",
+      "--times",
+      "--omit-dir-times",
+      "--copy-links",
+      "--chmod=D755,F644",
+      "--whole-file",
+      "--exclude=.*",
+    ],
     // A path's blanks and quotes stay its own, and folders above it are made.
     ...["--secluded-args", "--mkpath", "--timeout=120", "--info=progress2,stats2", "--outbuf=L"],
     `--rsh=${rsh.map(rshWord).join(" ")}`,

@@ -49,7 +49,7 @@ ControlPath "{socket}"
 # What came of a file before its connection was lost, beside where it belongs.
 PARTIAL = ".dgx-spark-serving-partial"
 RSYNC = [
-    *("rsync", "--copy-links", "--times", "--perms", "--chmod=D755,F644", f"--partial-dir={PARTIAL}", "--timeout=120"),
+    *("rsync", "--copy-links", "--times", "--omit-dir-times", "--chmod=D755,F644", f"--partial-dir={PARTIAL}", "--timeout=120"),
     # What is wanted is known: rsync would take one with the right size and time for right.
     "--ignore-times",
 ]

@@ -3,6 +3,8 @@
 #   model                     receives a model, see receive_model.py
 #   rsync --server --daemon . rsync's side of it, which may write in the model's folder and nowhere else
 set -euo pipefail
+# A new file's permissions are by this; those of folders that are there are left alone: they may be somebody else's.
+umask 022
 keep=$(cd "$(dirname "$0")" && pwd)
 
 case ${SSH_ORIGINAL_COMMAND:-} in

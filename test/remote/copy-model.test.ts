@@ -339,6 +339,20 @@ test("a name in no character set is a name", async () => {
   expect(fs.readFileSync(of(at("spark-3", "a model")), "utf8")).toBe("latin");
 });
 
+test("a folder that was there keeps its permissions and time: it may be somebody else's", async () => {
+  await model();
+  await chain("spark-2");
+  fs.mkdirSync(at("spark-2", "a model/a folder"), { recursive: true });
+  for (const folder of ["a model", "a model/a folder"]) fs.chmodSync(at("spark-2", folder), 0o2775);
+  const { code, stderr } = await copy("spark-2");
+  expect(code, stderr).toBe(0);
+  for (const folder of ["a model", "a model/a folder"]) {
+    const { mode, mtimeMs } = fs.statSync(at("spark-2", folder));
+    expect(mode & 0o7777).toBe(0o2775);
+    expect(mtimeMs).not.toBe(fs.statSync(path.join(box.home, folder)).mtimeMs);
+  }
+});
+
 test("a node that lacks nothing needs no room", async () => {
   await model();
   await chain("spark-2");

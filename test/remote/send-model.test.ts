@@ -62,6 +62,19 @@ test("a folder goes to the head once, and what is hidden stays", async () => {
   expect(JSON.parse((await send("~/a model", to)).stdout)).toMatchObject({ changed: false, bytes: 0 });
 });
 
+test("a folder that was there keeps its permissions and time: it may be somebody else's", async () => {
+  box.write("a model/config.json", "{}");
+  const to = path.join(box.home, "m");
+  fs.mkdirSync(to);
+  fs.chmodSync(to, 0o2775);
+  const { code, stderr } = await send("~/a model", to);
+  expect([code, stderr]).toEqual([0, ""]);
+  const { mode, mtimeMs } = fs.statSync(to);
+  expect(mode & 0o7777).toBe(0o2775);
+  expect(mtimeMs).not.toBe(fs.statSync(path.join(box.home, "a model")).mtimeMs);
+  expect(fs.statSync(path.join(to, "config.json")).mode & 0o777).toBe(0o644);
+});
+
 test("a folder that is not there is told, with where it was to go", async () => {
   const { code, stdout, stderr } = await send("/nowhere/at all", "/models/m");
   expect([code, stdout]).toEqual([1, ""]);
