@@ -9,7 +9,7 @@ import json
 import shutil
 import sys
 
-from model_files import Progress, Seen, hashes, read_manifest, say, size
+from model_files import Progress, Seen, hashes, present, read_manifest, say, size
 from model_hop import Failed, Hop
 
 
@@ -20,8 +20,8 @@ def fail(text):
 
 def changed_since(path, files, seen):
     """Names of files that are not as the manifest has them."""
-    found = hashes(path, files, seen, "reading the model again")
-    return sorted(name for name, file in files.items() if found[name] != file["sha256"])
+    found = hashes(path, files.keys() & present(path).keys(), seen, "reading the model again")
+    return sorted(name for name, file in files.items() if found.get(name) != file["sha256"])
 
 
 def follow(hop):

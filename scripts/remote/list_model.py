@@ -1,6 +1,7 @@
 """Reads a model that is on the head already, once, so that copies can be held against it: list_model.py PATH KEEP"""
 
 import json
+import os
 import sys
 
 from model_files import Seen, digest_of, hashes, present, write_manifest
@@ -8,6 +9,8 @@ from model_files import Seen, digest_of, hashes, present, write_manifest
 
 def main(path, keep):
     try:
+        # What can't be listed is no empty model.
+        os.listdir(path)
         entries = present(path)
         found = hashes(path, entries, Seen(keep), "reading the model")
     except OSError as error:

@@ -223,6 +223,28 @@ test("a model that changed on the head since it was read is not sent", async () 
   expect(fs.existsSync(at("spark-2", "a model"))).toBe(false);
 });
 
+test("a file that is gone on the head since it was read is named, with what to do", async () => {
+  await model();
+  await chain("spark-2");
+  fs.rmSync(path.join(box.home, "a model/config.json"));
+  const { code, stderr } = await copy("spark-2");
+  expect([code, stderr]).toEqual([
+    1,
+    `model.path ${path.join(box.home, "a model")}: changed since it was read: config.json: pulumi up --replace '**model-*'\n`,
+  ]);
+});
+
+test("a folder that is not there is no model without files", async () => {
+  const folder = path.join(box.home, "nowhere");
+  const { code, stdout, stderr } = await box.run("list_model.py", [folder, "keep"]);
+  expect([code, stdout, stderr]).toEqual([
+    1,
+    "",
+    `model.path ${folder}: [Errno 2] No such file or directory: '${folder}'\n`,
+  ]);
+  expect(fs.existsSync(path.join(box.home, "keep/model.json"))).toBe(false);
+});
+
 test("a node that is not to be reached is named, with the one before it", async () => {
   await model();
   await chain("spark-2", "spark-3");
