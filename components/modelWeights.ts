@@ -50,6 +50,11 @@ const copiesSchema = z.object({ nodes: z.record(z.string(), z.object({ bytes: z.
 
 const minute = 60;
 
+type Source = NonNullable<Settings["model"]["source"]>;
+
+/** Of a step that goes first it would be known beforehand that the server goes too: it would be away for as long as the model comes. */
+const keepsServer = { deleteBeforeReplace: false };
+
 /**
  * The model on every node. Without a source it is left alone, and held to be whole and readable. With one, the head has it
  * first, every byte read and hashed, and sends it down a chain of the other nodes: each sends to the next what it found right,
@@ -67,7 +72,7 @@ export class ModelWeights extends pulumi.ComponentResource {
     super("dgx-spark-serving:index:ModelWeights", name, {}, opts);
     const { head, workers } = args;
     const { path, source } = args.settings.model;
-    const check = (node: SparkNode, triggers?: pulumi.Input<unknown>[], dependsOn?: pulumi.Resource) =>
+    const check = (node: SparkNode, triggers?: pulumi.Input<unknown>[], dependsOn?: pulumi.Resource): pulumi.Resource =>
       remoteStep(
         `${name}-${node.name}`,
         {
@@ -83,10 +88,11 @@ export class ModelWeights extends pulumi.ComponentResource {
       this.ready = [head, ...workers].map((node) => check(node));
     } else {
       const limit = source.timeoutMinutes * minute;
-      const onHead = this.onHead(name, args, source, limit);
+      const isHub = source.kind === "hub";
+      const onHead = isHub ? this.fetch(name, args, source, limit) : this.list(name, args, source, limit, check);
       const found = resultOf(onHead, (text) => onHeadSchema.parse(JSON.parse(text)));
       this.id = onHead.id;
-      this.ready = [check(head, [onHead.id], onHead)];
+      this.ready = [isHub ? check(head, [onHead.id], onHead) : onHead];
       let copied: pulumi.Output<z.output<typeof copiesSchema> | undefined> = pulumi.output({ nodes: {} });
       if (workers.length > 0) {
         const copy = this.copyAlong(name, [head, ...workers], path, onHead.id, this.ready, limit);
@@ -113,30 +119,37 @@ export class ModelWeights extends pulumi.ComponentResource {
     this.registerOutputs({ weights: this.output });
   }
 
-  /** Has the model on the head, and its manifest made. */
-  private onHead(
+  /** Reads what lies on the head, once it is seen to be whole. */
+  private list(
+    name: string,
+    { head, settings }: ModelWeightsArgs,
+    { folder }: Source,
+    timeoutSeconds: number,
+    check: (node: SparkNode, triggers?: pulumi.Input<unknown>[], dependsOn?: pulumi.Resource) => pulumi.Resource,
+  ) {
+    const { path } = settings.model;
+    const sent = folder === undefined ? undefined : this.send(name, head, settings, folder);
+    const triggers = [sent?.id ?? path];
+    return remoteStep(
+      `${name}-list`,
+      {
+        node: head,
+        create: { script: "list_model.py", args: [path, head.directory] },
+        triggers,
+        timeoutSeconds,
+      },
+      { parent: this, dependsOn: check(head, triggers, sent), ...keepsServer },
+    );
+  }
+
+  /** Downloads the model to the head. */
+  private fetch(
     name: string,
     { head, deployment, image, settings, huggingFaceToken }: ModelWeightsArgs,
-    source: NonNullable<Settings["model"]["source"]>,
+    { repository = "", revision, endpoint = "" }: Source,
     timeoutSeconds: number,
   ) {
     const { path } = settings.model;
-    // The server goes only when the new model is there, and not for as long as it comes.
-    const common = { parent: this, deleteBeforeReplace: false };
-    if (source.kind !== "hub") {
-      const sent = source.folder === undefined ? undefined : this.send(name, head, settings, source.folder);
-      return remoteStep(
-        `${name}-list`,
-        {
-          node: head,
-          create: { script: "list_model.py", args: [path, head.directory] },
-          triggers: [sent?.id ?? path],
-          timeoutSeconds,
-        },
-        common,
-      );
-    }
-    const { repository = "", revision, endpoint = "" } = source;
     const from = [repository, revision, endpoint];
     return remoteStep(
       `${name}-fetch`,
@@ -151,7 +164,7 @@ export class ModelWeights extends pulumi.ComponentResource {
         triggers: [path, ...from],
         timeoutSeconds,
       },
-      { ...common, dependsOn: image.pulled },
+      { parent: this, dependsOn: image.pulled, ...keepsServer },
     );
   }
 
@@ -165,7 +178,7 @@ export class ModelWeights extends pulumi.ComponentResource {
         triggers: [folder, model.path],
         isLong: true,
       },
-      { parent: this, dependsOn: head.ready, deleteBeforeReplace: false },
+      { parent: this, dependsOn: head.ready, ...keepsServer },
     );
   }
 

@@ -10,13 +10,26 @@ import shutil
 import sys
 
 
+def lines_of(file):
+    """What each line says; of one that was cut off in the middle nothing."""
+    for line in file:
+        try:
+            yield json.loads(line)
+        except ValueError:
+            pass
+
+
 def changed_files(folder, keep):
     """Names of files that are not as they were when they were read; none where nothing was brought."""
     try:
         with open(os.path.join(keep, "model.json"), encoding="utf-8") as file:
-            wanted = json.load(file)["files"]
+            manifest = json.load(file)
+        if manifest["path"] != os.path.normpath(folder):
+            return []
+        wanted, marks = manifest["files"], {}
         with open(os.path.join(keep, "model-seen.jsonl"), encoding="utf-8") as file:
-            marks = {name: (sha256, mark) for name, sha256, mark in map(json.loads, file)}
+            for name, sha256, mark in lines_of(file):
+                marks[name] = (sha256, mark)
     except (FileNotFoundError, ValueError, LookupError, TypeError):
         return []
     changed = []

@@ -284,10 +284,11 @@ def main(deployment, path, keep, repository, revision, endpoint):
     remove_leftovers(path)
     kept = {"kind": "hub", "repository": repository, "commit": hub["commit"], "endpoint": endpoint or None}
     manifest = {"source": kept, "files": files}
-    if manifest != former:
-        write_manifest(keep, manifest)
+    same = former is not None and former == {**manifest, "path": path}
+    if not same:
+        write_manifest(path, keep, manifest)
     return {
-        "changed": bool(fetched or removed or manifest != former),
+        "changed": bool(fetched or removed or not same),
         "digest": digest_of(files),
         "files": len(files),
         "bytes": model.bytes_of(files),

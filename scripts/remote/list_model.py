@@ -17,7 +17,7 @@ def main(path, keep):
         print(f"model.path {path}: {error}", file=sys.stderr)
         sys.exit(1)
     files = {name: {"bytes": entry.st_size, "sha256": found[name]} for name, entry in sorted(entries.items())}
-    write_manifest(keep, {"source": {"kind": "path"}, "files": files})
+    write_manifest(path, keep, {"source": {"kind": "path"}, "files": files})
     total = sum(file["bytes"] for file in files.values())
     print(json.dumps({"changed": False, "files": len(files), "bytes": total, "digest": digest_of(files)}))
 

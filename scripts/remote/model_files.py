@@ -1,6 +1,7 @@
 """What a model's folder holds, and what is known of it. The deployment's folder on this node keeps
 
-- model.json: the manifest, what the folder has to hold: `{"source": {...}, "files": {NAME: {"bytes": N, "sha256": HEX}}}`
+- model.json: the manifest, what the folder PATH has to hold: `{"path": PATH, "source": {...}, "files": {NAME: {...}}}`, of each
+  file its `bytes` and `sha256`
 - model-seen.jsonl: a line for each file that was read and hashed: its name, its hash, and what `stat` said of it then
 
 A file whose size, times and inode are as they were then is as it was: nothing is hashed twice.
@@ -65,14 +66,17 @@ def read_manifest(keep):
         return None
 
 
-def write_manifest(keep, manifest):
-    write_whole(os.path.join(keep, "model.json"), json.dumps(manifest))
+def write_manifest(folder, keep, manifest):
+    # The path may be another than where the manifest comes from.
+    write_whole(os.path.join(keep, "model.json"), json.dumps({**manifest, "path": os.path.normpath(folder)}))
 
 
 def remove_former(folder, keep, files, seen):
     """Removes what the manifest in `keep` has and `files` has not, or an engine might load it; whether there was any. What somebody
     changed is theirs."""
-    former, there = read_manifest(keep) or {"files": {}}, present(folder)
+    former, there = read_manifest(keep), present(folder)
+    if former is None or former.get("path") != os.path.normpath(folder):
+        return False
     gone = [
         name
         for name, told in former["files"].items()

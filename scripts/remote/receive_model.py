@@ -186,7 +186,7 @@ def receive(keep, config, sender):
     wanted = lacking(node, folder, seen, files)
     needed = sum(files[name]["bytes"] for name in wanted)
     room_for(node, folder, needed)
-    write_manifest(keep, sender.manifest)
+    write_manifest(folder, keep, sender.manifest)
     if hop:
         hop.offer(set(files) - set(wanted))
     began = told = time.monotonic()

@@ -183,6 +183,23 @@ test("of another model the former one's files go, and nobody else's", async () =
   ]);
 });
 
+test("in another folder nothing is removed that the former model had", async () => {
+  await model();
+  await chain("spark-2");
+  await copy("spark-2");
+  const another = JSON.stringify({ node: "spark-2", path: at("spark-2", "another"), next: null });
+  await box.run("model_receiver.py", ["add", at("spark-2", "keep"), "192.168.200.12", key, another]);
+  fs.mkdirSync(at("spark-2", "another"));
+  // The very file, under the same name.
+  fs.linkSync(at("spark-2", "a model/config.json"), at("spark-2", "another/config.json"));
+  await copy("spark-2");
+  fs.rmSync(path.join(box.home, "a model"), { recursive: true });
+  await model({ "model.gguf": "c" });
+  await chain("spark-2");
+  expect((await copy("spark-2")).code).toBe(0);
+  expect(holds("spark-2")).toEqual(files);
+});
+
 test("what changed since it was brought is told, without reading it", async () => {
   await model();
   await chain("spark-2");
@@ -195,7 +212,12 @@ test("what changed since it was brought is told, without reading it", async () =
   expect(await brought()).toEqual({ rsync: true, changed: [] });
   fs.appendFileSync(at("spark-2", "a model/config.json"), " ");
   fs.rmSync(at("spark-2", "a model/model-00001-of-00002.safetensors"));
+  // Its writer was killed in the middle of a line.
+  fs.appendFileSync(at("spark-2", "keep/model-seen.jsonl"), '["config.js');
   expect(await brought()).toEqual({ rsync: true, changed: ["config.json", "model-00001-of-00002.safetensors"] });
+  // What is known is of that folder, and of no other.
+  const other = await box.run("brought_model.py", [at("spark-2", "another"), at("spark-2", "keep")]);
+  expect(JSON.parse(other.stdout)).toEqual({ rsync: true, changed: [] });
 });
 
 test.each(["", "sh", "rsync --server . /", "model; id", "rsync --server --daemon . x"])(

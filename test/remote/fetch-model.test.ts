@@ -155,6 +155,7 @@ test("a model comes once, whole, and its manifest says of what; again nothing mo
   expect(fs.existsSync(path.join(model, ".cache"))).toBe(false);
   expect(hub.sent).toEqual(sizes);
   expect(manifest()).toEqual({
+    path: model,
     source: { kind: "hub", repository, commit: hub.head, endpoint },
     files: told(shown),
   });
