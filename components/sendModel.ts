@@ -30,7 +30,7 @@ export function rsyncArguments({ head, ssh, folder, path }: z.output<typeof orde
       "--exclude=.*",
     ],
     // A path's blanks and quotes stay its own, and folders above it are made.
-    ...["--secluded-args", "--mkpath", "--timeout=120", "--info=progress2,stats2", "--outbuf=L"],
+    ...["--protect-args", "--mkpath", "--timeout=120", "--info=progress2,stats2", "--outbuf=L"],
     `--rsh=${rsh.map(rshWord).join(" ")}`,
     "--",
     `${expandHome(folder)}/`,

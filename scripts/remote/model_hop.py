@@ -46,10 +46,11 @@ Ciphers ^aes128-gcm@openssh.com
 ControlMaster auto
 ControlPath "{socket}"
 """
-# What came of a file before its connection was lost, beside where it belongs.
-PARTIAL = ".dgx-spark-serving-partial"
+# In the model's folder there: files on their way; and beside where it belongs what came of one before its connection was lost.
+DRAFTS, PARTIAL = ".dgx-spark-serving-drafts", ".dgx-spark-serving-partial"
 RSYNC = [
-    *("rsync", "--copy-links", "--times", "--omit-dir-times", "--chmod=D755,F644", f"--partial-dir={PARTIAL}", "--timeout=120"),
+    *("rsync", "--copy-links", "--times", "--omit-dir-times", "--chmod=D755,F644", "--timeout=120"),
+    *(f"--temp-dir={DRAFTS}", f"--partial-dir={PARTIAL}"),
     # What is wanted is known: rsync would take one with the right size and time for right.
     "--ignore-times",
 ]

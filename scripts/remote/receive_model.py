@@ -10,14 +10,13 @@ import itertools
 import json
 import os
 import queue
-import re
 import shutil
 import sys
 import threading
 import time
 
 from model_files import Seen, hashes, present, remove_former, sha256_of, size, write_manifest
-from model_hop import ALIVE_SECONDS, PARTIAL, Failed, Hop
+from model_hop import ALIVE_SECONDS, DRAFTS, PARTIAL, Failed, Hop
 
 # Of a sender that says nothing any more nobody can tell whether it lives.
 SILENCE_SECONDS = 4 * ALIVE_SECONDS
@@ -26,8 +25,6 @@ LOOKED_FOR = 100
 PROGRESS_SECONDS = 1
 # Left free on the disk, bytes: a full one stops more than this.
 RESERVE = 10**9
-# What rsync calls a file that is still on its way.
-DRAFT = re.compile(r"\.(.+)\.[A-Za-z0-9]{6}")
 
 speaking = threading.Lock()
 
@@ -81,18 +78,15 @@ def alone(keep, node):
             time.sleep(POLL_SECONDS)
 
 
-def places_of(folder, files):
-    """Every folder that has files of the model."""
-    return {os.path.join(folder, os.path.dirname(name)) for name in files}
-
-
-def drafts(folder, files):
-    """Paths of files that are on their way, or were when a run was killed."""
-    for place in places_of(folder, files):
-        for entry in os.scandir(place) if os.path.isdir(place) else ():
-            match = DRAFT.fullmatch(entry.name)
-            if match and os.path.relpath(os.path.join(place, match[1]), folder) in files:
-                yield entry.path
+def drafts(folder):
+    """Bytes of the files that are on their way."""
+    total = 0
+    for entry in os.scandir(os.path.join(folder, DRAFTS)):
+        try:
+            total += entry.stat().st_size
+        except FileNotFoundError:
+            pass  # It is in place by now.
+    return total
 
 
 def lacking(node, folder, seen, files):
@@ -158,13 +152,7 @@ class Arrivals:
 
     def bytes(self):
         """Bytes that came, also of what is on its way."""
-        under_way = 0
-        for path in drafts(self.folder, self.files):
-            try:
-                under_way += os.stat(path).st_size
-            except FileNotFoundError:
-                pass  # It is in place by now.
-        return min(self.total, self.right + under_way)
+        return min(self.total, self.right + drafts(self.folder))
 
 
 def receive(keep, config, sender):
@@ -174,8 +162,8 @@ def receive(keep, config, sender):
     if not shutil.which("rsync"):
         raise Failed(f"{node}: rsync is missing: sudo apt install rsync")
     os.makedirs(folder, exist_ok=True)
-    for path in list(drafts(folder, files)):
-        os.remove(path)
+    # What a run that was killed left.
+    shutil.rmtree(os.path.join(folder, DRAFTS), ignore_errors=True)
     seen = Seen(keep)
     remove_former(folder, keep, files, seen)
     hop = Hop(node, folder, keep, sender.manifest, config["next"]) if config["next"] else None
@@ -186,12 +174,13 @@ def receive(keep, config, sender):
     wanted = lacking(node, folder, seen, files)
     needed = sum(files[name]["bytes"] for name in wanted)
     room_for(node, folder, needed)
+    os.mkdir(os.path.join(folder, DRAFTS))
     write_manifest(folder, keep, sender.manifest)
     if hop:
         hop.offer(set(files) - set(wanted))
     began = told = time.monotonic()
-    tell(wanted=wanted)
     arrivals = Arrivals(folder, seen, files, wanted)
+    tell(wanted=wanted)
     seconds = 0
     while arrivals.before or (hop and hop.is_alive()):
         sent = [] if sender.sent.empty() else sender.sent.get()
@@ -209,7 +198,8 @@ def receive(keep, config, sender):
             behind = hop.progress if hop else {}
             tell(progress={node: [arrivals.bytes(), needed], **behind})
         time.sleep(POLL_SECONDS)
-    for place in places_of(folder, files):
+    shutil.rmtree(os.path.join(folder, DRAFTS), ignore_errors=True)
+    for place in {os.path.join(folder, os.path.dirname(name)) for name in files}:
         shutil.rmtree(os.path.join(place, PARTIAL), ignore_errors=True)
     return {node: {"bytes": needed, "seconds": round(seconds, 3)}, **(hop.result() if hop else {})}
 

@@ -148,11 +148,14 @@ test.each([
   await copy("spark-2", "spark-3");
   const shard = "model-00002-of-00002.safetensors";
   harm(at("spark-3", `a model/${shard}`));
-  fs.writeFileSync(at("spark-3", `a model/.${shard}.Ab3xYz`), "half");
-  fs.writeFileSync(at("spark-3", "a model/.mine.Ab3xYz"), "somebody's");
+  const drafts = at("spark-3", "a model/.dgx-spark-serving-drafts");
+  fs.mkdirSync(drafts);
+  fs.writeFileSync(path.join(drafts, `${shard}.Ab3xYz`), "half");
+  // A name like those that rsync gives.
+  fs.writeFileSync(at("spark-3", `a model/.${shard}.backup`), "somebody's");
   expect(bytesOf((await copy("spark-2", "spark-3")).stdout)).toEqual({ "spark-2": 0, "spark-3": 200_000 });
   expect(holds("spark-3")).toEqual(files);
-  expect(fs.readdirSync(at("spark-3", "a model")).filter((name) => name.startsWith("."))).toEqual([".mine.Ab3xYz"]);
+  expect(fs.readdirSync(at("spark-3", "a model")).filter((name) => name.startsWith("."))).toEqual([`.${shard}.backup`]);
 });
 
 test("what is right on a node already, wherever it came from, is not sent", async () => {
@@ -441,13 +444,10 @@ test("killed in the middle, nothing is left running, and the next run ends what 
       }
     });
   const shard = "model-00001-of-00002.safetensors";
+  const drafts = at("spark-2", "a model/.dgx-spark-serving-drafts");
   const arriving = () =>
-    fs.existsSync(at("spark-2", "a model"))
-      ? fs.readdirSync(at("spark-2", "a model")).find((name) => name.startsWith(`.${shard}.`))
-      : undefined;
-  await until(
-    () => arriving() !== undefined && fs.statSync(at("spark-2", `a model/${arriving() ?? ""}`)).size > 50_000,
-  );
+    fs.existsSync(drafts) ? fs.readdirSync(drafts).find((name) => name.includes(shard)) : undefined;
+  await until(() => arriving() !== undefined && fs.statSync(path.join(drafts, arriving() ?? "")).size > 50_000);
   const copying = ours().find((id) => fs.readFileSync(`/proc/${id}/cmdline`, "utf8").includes("copy_model.py"));
   process.kill(Number(copying), "SIGKILL");
   await child;
