@@ -5,6 +5,7 @@ piece that has a role and no token, at once, and ends with one that has neither;
 else a server may behave is chosen by the number of tokens that are asked for: see CASES.
 """
 
+import collections
 import http.server
 import json
 import sys
@@ -12,6 +13,31 @@ import threading
 import time
 
 FIRST, GAP = 0.2, 0.05
+
+
+class Slots:
+    """Room for so many at once; the others wait, and go in the order in which they came, which a semaphore does not promise."""
+
+    def __init__(self, count):
+        self.free, self.waiting, self.lock = count, collections.deque(), threading.Lock()
+
+    def __enter__(self):
+        turn = threading.Event()
+        with self.lock:
+            if self.free > 0:
+                self.free -= 1
+                return
+            self.waiting.append(turn)
+        turn.wait()
+
+    def __exit__(self, *_):
+        with self.lock:
+            if self.waiting:
+                self.waiting.popleft().set()
+            else:
+                self.free += 1
+
+
 # Tokens of the prompts that are sent as text.
 PROMPT = 64
 CASES = {
@@ -26,7 +52,7 @@ CASES = {
     13: {"status": 503},
     14: {"buffered": True},
     30: {"first_piece": 20},
-    21: {"slots": threading.Semaphore(2)},
+    21: {"slots": Slots(2)},
 }
 
 

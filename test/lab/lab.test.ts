@@ -31,7 +31,7 @@ const nodes = topology(2);
 const [head, worker] = nodes as [Node, Node];
 const containers = ["dgx-spark-lab-ray", "dgx-spark-lab-server"];
 
-/** The numbers under `Resources:` at the end of what Pulumi prints, e.g. `["33 unchanged"]`. */
+/** The numbers under `Resources:` at the end of what Pulumi prints, e.g. `["32 unchanged"]`. */
 function resourceCounts(output: string): string[] {
   const lines = output.split("\n");
   const from = lines.lastIndexOf("Resources:") + 1;
@@ -284,7 +284,7 @@ test("Ray does nothing for those who don't have its token", async () => {
       worker,
       [
         ...["docker", "exec", "--interactive", ...variables.flatMap((variable) => ["--env", variable])],
-        ...["dgx-spark-lab-ray", "timeout", "60", "python3", "-", "192.168.200.12:6379"],
+        ...["dgx-spark-lab-ray", "timeout", "60", "python3", "-", "192.168.200.12:6379", "0"],
       ],
       { input: probe.toString() },
     );
@@ -365,7 +365,7 @@ test("a threshold that is not kept fails the update or warns; nothing is measure
   expect(failed.stdout).not.toMatch(/^ +at .*:\d+:\d+/m);
   const warned = await upWith("warn");
   expect(warned.stdout).toContain("expected  at least 100000 per second");
-  expect([warned.code, resourceCounts(warned.stdout)]).toEqual([0, ["33 unchanged"]]);
+  expect([warned.code, resourceCounts(warned.stdout)]).toEqual([0, ["32 unchanged"]]);
   expect([await outputs(), await running()]).toEqual([before, kept]);
 });
 
@@ -476,13 +476,13 @@ test("a model from a hub is fetched once, goes over the fabric, is served, and c
 test("a second lab up changes nothing", async () => {
   const before = await running();
   const stdout = await must(lab("up"));
-  expect(resourceCounts(stdout)).toEqual(["33 unchanged"]);
+  expect(resourceCounts(stdout)).toEqual(["32 unchanged"]);
   expect(await running()).toEqual(before);
 });
 
 test("refresh finds nothing, and up after it changes nothing", async () => {
-  expect(resourceCounts(await must(lab("pulumi", "refresh", "--yes")))).toEqual(["33 unchanged"]);
-  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["33 unchanged"]);
+  expect(resourceCounts(await must(lab("pulumi", "refresh", "--yes")))).toEqual(["32 unchanged"]);
+  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["32 unchanged"]);
 });
 
 test("from another checkout, in another folder, nothing changes", async () => {
@@ -497,7 +497,7 @@ test("from another checkout, in another folder, nothing changes", async () => {
     fs.copyFileSync(stackFile, path.join(folder, path.basename(stackFile)));
     const there = pulumiIn(folder);
     await must(there("stack", "select", "lab"));
-    expect(resourceCounts(await must(there("preview")))).toEqual(["33 unchanged"]);
+    expect(resourceCounts(await must(there("preview")))).toEqual(["32 unchanged"]);
   } finally {
     fs.rmSync(folder, { recursive: true });
   }
@@ -513,7 +513,7 @@ test("every step runs again and changes nothing", async () => {
   const steps = state.deployment.resources
     .filter(({ type }) => type === "command:remote:Command")
     .map(({ outputs = {} }) => ({ create: "", update: "", stdin: "", stdout: "", ...outputs }));
-  expect(steps).toHaveLength(14);
+  expect(steps).toHaveLength(13);
   for (const { create, update, stdin, stdout } of steps) {
     const [, node = "", step = ""] = /^python3 -B - \S+ (\S+) (\S+)/.exec(create) ?? [];
     const run = (line: string) => must(attempt(["./scripts/lab", "ssh", node, "sh", "-c", line], { input: stdin }));
@@ -631,7 +631,7 @@ test("after a reboot of both Sparks the server comes back by itself, and up chan
     if (Date.now() > end) throw new Error("no answer within 5 minutes of the reboot");
     await new Promise((resolve) => setTimeout(resolve, 2000));
   }
-  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["33 unchanged"]);
+  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["32 unchanged"]);
 });
 
 test("a server that is gone, with a leftover under its name, is made anew and measured", async () => {
@@ -669,8 +669,8 @@ test("a server that is gone, with a leftover under its name, is made anew and me
   expect(without.stdout).toContain(`image ${tag} is no longer on this node`);
   expect(resourceCounts(await must(lab("pulumi", "up", "--yes", "--replace", "**image-*")))).toEqual([
     "+ 1 created",
-    "+-9 replaced",
-    "10 changes. 23 unchanged",
+    "+-8 replaced",
+    "9 changes. 23 unchanged",
   ]);
   const { apiKey } = await outputs();
   expect((await chat(String(apiKey))).status).toBe(200);
@@ -704,7 +704,7 @@ test("an engine that keeps dying stays down and says why; up makes it anew, with
   expect(apiKey).not.toBe(former);
   expect((await chat(String(apiKey))).status).toBe(200);
   expect((await chat(String(former))).status).toBe(401);
-  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["33 unchanged"]);
+  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["32 unchanged"]);
   // What the old name's deletions left to the new one.
   expect(await must(execOn(worker, ["ls", "/home/aurora/.dgx-spark-serving-lab/nodes"]))).toMatch(/^spark-b@\S*\n$/);
   expect(await must(execOn(worker, ["docker", "image", "ls", "--quiet", "dgx-spark-serving"]))).not.toBe("");
@@ -740,7 +740,7 @@ test("a node that is gone for good is forgotten, the others serve on, and one of
   await must(lab("pulumi", "up", "--yes", "--refresh"));
   const { apiKey } = await outputs();
   expect((await chat(String(apiKey))).status).toBe(200);
-  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["33 unchanged"]);
+  expect(resourceCounts(await must(lab("pulumi", "up", "--yes")))).toEqual(["32 unchanged"]);
   expect((await must(execOn(worker, ["docker", "ps", "--all", "--quiet"]))).trim().split("\n")).toHaveLength(1);
 });
 
@@ -753,7 +753,7 @@ describe("with both Sparks off", () => {
   });
 
   test("a preview works", async () => {
-    expect(resourceCounts(await must(lab("pulumi", "preview")))).toEqual(["33 unchanged"]);
+    expect(resourceCounts(await must(lab("pulumi", "preview")))).toEqual(["32 unchanged"]);
   });
 
   test("a preview of an empty stack works", async () => {
@@ -764,7 +764,7 @@ describe("with both Sparks off", () => {
     fs.copyFileSync(`${PROJECT}/Pulumi.lab.yaml`, `${folder}/Pulumi.empty.yaml`);
     try {
       await must(empty("stack", "select", "--create", "empty"));
-      expect(resourceCounts(await must(empty("preview")))).toEqual(["+ 33 to create"]);
+      expect(resourceCounts(await must(empty("preview")))).toEqual(["+ 32 to create"]);
       await must(empty("stack", "rm", "empty", "--yes"));
     } finally {
       fs.rmSync(folder, { recursive: true });
