@@ -1,7 +1,7 @@
 import * as pulumi from "@pulumi/pulumi";
 import { localTag } from "./container";
-import { keySchema } from "./fabricKey";
-import { remoteStep, resultOf } from "./remoteStep";
+import { fabricKey } from "./fabricKey";
+import { remoteStep } from "./remoteStep";
 import type { Settings } from "./schema";
 import type { SparkNode } from "./sparkNode";
 
@@ -46,21 +46,7 @@ export class ContainerImage extends pulumi.ComponentResource {
     this.pulled = pulled;
     this.ready = [pulled];
     if (workers.length > 0) {
-      const key = remoteStep(
-        `${name}-fabric-key`,
-        {
-          node: head,
-          create: { script: "fabric-key.sh", args: [`${head.directory}/fabric_ed25519`] },
-          // Where it is to be used again, what somebody did to it is mended first.
-          triggers: [this.tag],
-          timeoutSeconds: 30,
-        },
-        { parent: this },
-      );
-      const publicKey = resultOf(key, (text) => keySchema.parse(JSON.parse(text)).publicKey).apply(
-        // Empty where an update leaves the key out: a worker that needs it then refuses it.
-        (known = "") => known,
-      );
+      const publicKey = fabricKey(`${name}-fabric-key`, head, "fabric_ed25519", this.tag, { parent: this });
       this.ready.push(...workers.map((worker) => this.copyTo(name, worker, head, publicKey, pulled)));
     }
     this.registerOutputs({ tag: this.tag });

@@ -1,7 +1,7 @@
 import * as pulumi from "@pulumi/pulumi";
 import { z } from "zod";
 import type { ContainerImage } from "./containerImage";
-import { keySchema } from "./fabricKey";
+import { fabricKey } from "./fabricKey";
 import { operatorStep, type RemoteCall, remoteStep, resultOf } from "./remoteStep";
 import type { Settings } from "./schema";
 import type { SparkNode } from "./sparkNode";
@@ -194,20 +194,7 @@ export class ModelWeights extends pulumi.ComponentResource {
     const [head, ...others] = chain as [SparkNode, ...SparkNode[]];
     const receivers = others.map((node, index) => {
       const sender = chain[index] as SparkNode;
-      const key = remoteStep(
-        `${name}-key-${sender.name}`,
-        {
-          node: sender,
-          create: { script: "fabric-key.sh", args: [`${sender.directory}/model_ed25519`] },
-          // Where it is to be used again, what somebody did to it is mended first.
-          triggers: [model],
-          timeoutSeconds: 30,
-        },
-        { parent: this },
-      );
-      const publicKey = resultOf(key, (text) => keySchema.parse(JSON.parse(text)).publicKey).apply(
-        (known = "") => known,
-      );
+      const publicKey = fabricKey(`${name}-key-${sender.name}`, sender, "model_ed25519", model, { parent: this });
       const following = others[index + 1];
       const config = JSON.stringify({ node: node.name, path, next: following ? hop(following) : null });
       const receiver = (action: string, ...more: pulumi.Input<string>[]): RemoteCall => ({

@@ -49,9 +49,10 @@ async function main(): Promise<number> {
   let said = "";
   child.stdout.on("data", (data: Buffer) => {
     last = (last + data.toString()).slice(-4000);
+    if (Date.now() - told < lineSeconds * 1000) return;
     // "  1,234,567  12%  110.00MB/s    0:00:07": bytes, share, rate, time left.
     const [line] = last.match(/[\d,]+ +\d+% +\S+ +[\d:]+(?=[^]*$)/g)?.slice(-1) ?? [];
-    if (line === undefined || Date.now() - told < lineSeconds * 1000) return;
+    if (line === undefined) return;
     told = Date.now();
     process.stderr.write(`model to ${order.head.name}: ${line.replace(/ +/g, " ")}\n`);
   });

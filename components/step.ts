@@ -57,7 +57,8 @@ export function programWith(
   files: Readonly<Record<string, string>>,
   environment: Readonly<Record<string, string>> = {},
 ): string {
-  const filled = { FILES: files, ENVIRONMENT: environment };
+  // From the end of the text to its beginning: what is filled in may hold such a line itself.
+  const filled = { ENVIRONMENT: environment, FILES: files };
   return Object.entries(filled).reduce(
     (text, [name, value]) =>
       Object.keys(value).length === 0

@@ -19,10 +19,21 @@ import time
 
 from containers import docker, fail
 from files import text_of
-from model_files import Progress, Seen, digest_of, hashes, present, read_manifest, remove_former, say, size, write_manifest
+from model_files import (
+    RESERVE,
+    Progress,
+    Seen,
+    bytes_now,
+    digest_of,
+    hashes,
+    present,
+    read_manifest,
+    remove_former,
+    say,
+    size,
+    write_manifest,
+)
 
-# Stays free on the disk, bytes.
-RESERVE = 1_000_000_000
 # An earlier download ends with its reader, but not at once.
 ENDING_SECONDS = 15
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
@@ -199,13 +210,7 @@ def require_room(model, names, place):
 def coming(path):
     """Bytes of the file that is being downloaded, as far as it is there."""
     parts = (os.path.join(place, name) for place, _, names in os.walk(f"{path}/.cache/huggingface") for name in names)
-    total = 0
-    for part in parts:
-        try:
-            total += os.path.getsize(part) if part.endswith(".incomplete") else 0
-        except FileNotFoundError:
-            pass  # It is whole now.
-    return total
+    return bytes_now(part for part in parts if part.endswith(".incomplete"))
 
 
 def download(client, model, names):

@@ -19,6 +19,8 @@ import time
 from files import write_whole
 
 PROGRESS_SECONDS = 5
+# Left free on a disk, bytes: a full one stops more than this.
+RESERVE = 10**9
 
 
 def say(text):
@@ -151,6 +153,17 @@ def size(count):
         count /= 1000
         units.pop(0)
     return f"{count:.1f} {units[0]}"
+
+
+def bytes_now(paths):
+    """Bytes of files that others write, and may move away meanwhile."""
+    total = 0
+    for path in paths:
+        try:
+            total += os.stat(path).st_size
+        except FileNotFoundError:
+            pass  # It is in place by now.
+    return total
 
 
 def hashes(folder, names, seen, what):

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 
-from model_files import Seen, hashes, present, remove_former, sha256_of, size, write_manifest
+from model_files import RESERVE, Seen, bytes_now, hashes, present, remove_former, sha256_of, size, write_manifest
 from model_hop import ALIVE_SECONDS, DRAFTS, PARTIAL, Failed, Hop
 
 # Of a sender that says nothing any more nobody can tell whether it lives.
@@ -23,8 +23,6 @@ SILENCE_SECONDS = 4 * ALIVE_SECONDS
 POLL_SECONDS = 0.1
 LOOKED_FOR = 100
 PROGRESS_SECONDS = 1
-# Left free on the disk, bytes: a full one stops more than this.
-RESERVE = 10**9
 
 speaking = threading.Lock()
 
@@ -76,17 +74,6 @@ def alone(keep, node):
             if time.monotonic() > end:
                 raise Failed(f"{node}: another run receives the model here: wait for its end") from None
             time.sleep(POLL_SECONDS)
-
-
-def drafts(folder):
-    """Bytes of the files that are on their way."""
-    total = 0
-    for entry in os.scandir(os.path.join(folder, DRAFTS)):
-        try:
-            total += entry.stat().st_size
-        except FileNotFoundError:
-            pass  # It is in place by now.
-    return total
 
 
 def lacking(node, folder, seen, files):
@@ -152,7 +139,7 @@ class Arrivals:
 
     def bytes(self):
         """Bytes that came, also of what is on its way."""
-        return min(self.total, self.right + drafts(self.folder))
+        return min(self.total, self.right + bytes_now(os.scandir(os.path.join(self.folder, DRAFTS))))
 
 
 def receive(keep, config, sender):

@@ -55,6 +55,17 @@ const copy = (...names: string[]) =>
     FAKE_NODES: path.join(box.home, "nodes"),
   });
 
+/** The head sends by these lines of shell. The nodes find the same program where they have none of their own, and receive as ever. */
+const sendBy = (lines: string) =>
+  box.write("bin/rsync", `#!/bin/sh\ncase "$*" in *--server*) exec /usr/bin/rsync "$@" ;; esac\n${lines}\n`, 0o755);
+
+/** Sends config.json with another byte, as memory would that has another bit. */
+function wrongly(): string {
+  const write = (byte: string) =>
+    `printf '${byte}' | dd of='${path.join(box.home, "a model/config.json")}' conv=notrunc 2>/dev/null`;
+  return [write("x"), '/usr/bin/rsync "$@"', write("{")].join("\n");
+}
+
 /** Bytes that each node got, by name. */
 function bytesOf(stdout: string): Record<string, number> {
   const { nodes } = JSON.parse(stdout) as { nodes: Record<string, { bytes: number }> };
@@ -312,20 +323,7 @@ test.each([
   await model();
   await chain("spark-2");
   const count = box.write("count", "");
-  const source = path.join(box.home, "a model/config.json");
-  box.write(
-    "bin/rsync",
-    `#!/bin/sh
-case "$*" in *--server*) exec /usr/bin/rsync "$@" ;; esac
-[ ${times} = once ] && [ -s ${count} ] && exec /usr/bin/rsync "$@"
-echo >>${count}
-# As memory would that has another bit.
-printf x | dd of='${source}' conv=notrunc 2>/dev/null
-/usr/bin/rsync "$@"
-printf '{' | dd of='${source}' conv=notrunc 2>/dev/null
-`,
-    0o755,
-  );
+  sendBy(`[ ${times} = once ] && [ -s ${count} ] && exec /usr/bin/rsync "$@"\necho >>${count}\n${wrongly()}`);
   const { code, stderr } = await copy("spark-2");
   expect(code).toBe(expected);
   if (code === 0) expect(holds("spark-2")).toEqual(files);
@@ -342,24 +340,8 @@ test("a file that came wrong and then right is right, whichever of the two copie
   const slow = 'case "$*" in *--server*) ;; *) sleep 4 ;; esac';
   box.write("nodes/spark-2/bin/rsync", `#!/bin/sh\n${slow}\nexec /usr/bin/rsync "$@"\n`, 0o755);
   const count = box.write("count", "");
-  const source = path.join(box.home, "a model/config.json");
-  box.write(
-    "bin/rsync",
-    `#!/bin/sh
-case "$*" in *--server*) exec /usr/bin/rsync "$@" ;; esac
-if [ -s ${count} ]; then
-  sleep 0.5
-  exec /usr/bin/rsync "$@"
-fi
-echo >>${count}
-printf x | dd of='${source}' conv=notrunc 2>/dev/null
-/usr/bin/rsync "$@"
-printf '{' | dd of='${source}' conv=notrunc 2>/dev/null
-# As if it had a larger file to send yet.
-sleep 2
-`,
-    0o755,
-  );
+  // At last as if it had a larger file to send yet.
+  sendBy(`if [ -s ${count} ]; then sleep 0.5; exec /usr/bin/rsync "$@"; fi\necho >>${count}\n${wrongly()}\nsleep 2`);
   const { code, stderr } = await copy("spark-2", "spark-3");
   expect(code, stderr).toBe(0);
   expect(holds("spark-3")).toEqual(files);
@@ -414,14 +396,7 @@ test("a node that lacks nothing needs no room", async () => {
 test("a file that rsync leaves out is named, and nothing waits for it", async () => {
   await model();
   await chain("spark-2");
-  box.write(
-    "bin/rsync",
-    `#!/bin/sh
-case "$*" in *--server*) exec /usr/bin/rsync "$@" ;; esac
-grep -zv config.json | /usr/bin/rsync "$@"
-`,
-    0o755,
-  );
+  sendBy('grep -zv config.json | /usr/bin/rsync "$@"');
   const { code, stderr } = await copy("spark-2");
   expect(code).toBe(1);
   expect(stderr).toContain(
@@ -453,9 +428,7 @@ test("killed in the middle, nothing is left running, and the next run ends what 
   await child;
   await until(() => ours().length === 0);
   expect(fs.readdirSync(at("spark-2", "a model/.dgx-spark-serving-partial"))).toEqual([shard]);
-  const stats =
-    'case "$*" in *--server*) exec /usr/bin/rsync "$@" ;; esac\nexec /usr/bin/rsync --stats "$@" >>stats.log';
-  box.write("bin/rsync", `#!/bin/sh\n${stats}\n`, 0o755);
+  sendBy('exec /usr/bin/rsync --stats "$@" >>stats.log');
   expect((await copy("spark-2", "spark-3")).code).toBe(0);
   for (const node of ["spark-2", "spark-3"]) {
     expect(holds(node)).toEqual(files);
