@@ -11,7 +11,7 @@ import { loadSettings } from "./components/stackSettings";
 import { SparkNode } from "./components/sparkNode";
 import { VllmServer } from "./components/vllmServer";
 
-const { settings, privateKey, huggingFaceToken } = loadSettings();
+const { settings, privateKey, huggingFaceToken, registryPassword } = loadSettings();
 const deployment = pulumi.getStack();
 const secretEnvironment = pulumi
   .output(huggingFaceToken)
@@ -32,7 +32,7 @@ const head = spark(headSettings);
 const workers = workerSettings.sort((a, b) => (a.name < b.name ? -1 : 1)).map(spark);
 const sparks = [head, ...workers];
 
-const image = new ContainerImage("image", { head, workers, settings, deployment });
+const image = new ContainerImage("image", { head, workers, settings, deployment, registryPassword });
 const weights = new ModelWeights("model", { head, workers, deployment, settings, image, huggingFaceToken });
 
 const cluster = new RayCluster("ray", { head, workers, deployment, settings, image, weights, secretEnvironment });
@@ -64,6 +64,8 @@ export = {
     fabricAddress: link.address,
     facts,
   })),
+  /** What the image is, and how it came to the nodes. */
+  image: image.output,
   /** What the model is, and how it came to the nodes; absent without `model.source`. */
   ...(settings.model.source && { weights: weights.output }),
   /** What the nodes measured between each other. */

@@ -48,7 +48,7 @@ export function containerName(deployment: string, role: "ray" | "server" | "sess
  * known before anything ran.
  */
 export function localTag(deployment: string, reference: string): string {
-  const digest = reference.slice(reference.indexOf("@sha256:") + "@sha256:".length);
+  const digest = reference.slice(reference.lastIndexOf(":") + 1);
   return `dgx-spark-serving:${deployment}-${digest.slice(0, 12)}`;
 }
 

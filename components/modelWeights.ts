@@ -5,6 +5,7 @@ import { fabricKey } from "./fabricKey";
 import { operatorStep, type RemoteCall, remoteStep, resultOf } from "./remoteStep";
 import type { Settings } from "./schema";
 import type { SparkNode } from "./sparkNode";
+import { type Copy, hop, type Transfer, transfer } from "./transfer";
 
 export interface ModelWeightsArgs {
   head: SparkNode;
@@ -28,14 +29,7 @@ export interface WeightsOutput {
   /** What the head downloaded when the model was fetched; null: nothing is downloaded from there. */
   download: Transfer | null;
   /** What went over the fabric when it was copied, along the chain of nodes. */
-  copies: (Transfer & { from: string; to: string })[];
-}
-
-interface Transfer {
-  bytes: number;
-  seconds: number;
-  /** 10^9 bytes a second; null: nothing had to move. */
-  gigabytesPerSecond: number | null;
+  copies: Copy[];
 }
 
 const onHeadSchema = z.object({
@@ -228,14 +222,4 @@ export class ModelWeights extends pulumi.ComponentResource {
       { parent: this, dependsOn: [...receivers, ...whole] },
     );
   }
-}
-
-/** What a node has to know of the next one in the chain. */
-function hop(node: SparkNode) {
-  const { name, user, port, hostKey, fabric } = node.settings;
-  return { name, user, address: fabric.address, port, hostKey };
-}
-
-function transfer(bytes: number, seconds: number): Transfer {
-  return { bytes, seconds, gigabytesPerSecond: bytes === 0 ? null : bytes / 1e9 / seconds };
 }

@@ -45,7 +45,7 @@ export class Preflight extends pulumi.ComponentResource {
 }
 
 /** Settings that no step of preflight depends on. */
-export const unjudged = { benchmark: undefined, keepImages: undefined };
+export const unjudged = { benchmark: undefined, keepImages: undefined, registry: undefined };
 
 /** A step of `./scripts/preflight`. An error that it finds fails it; what was let pass is shown as a warning beside it. */
 export function preflightStep<Result extends { problems: Problem[] }>(

@@ -281,13 +281,23 @@ export const schema = z.strictObject({
   image: z
     .string()
     .regex(
-      /^[a-z0-9][a-z0-9._:/-]*@sha256:[0-9a-f]{64}$/,
+      /^([a-z0-9][a-z0-9._:/-]*@)?sha256:[0-9a-f]{64}$/,
       "not an image pinned by digest: a tag can move, and differ between nodes (`docker buildx imagetools inspect IMAGE` prints the digest)",
     )
     .meta({
-      description: "Serving image with vLLM and Ray, pinned by digest.",
+      description:
+        "Serving image with vLLM and Ray, pinned by digest; or the id (`sha256:…`) of one that was built or loaded on the head.",
       example: "registry.example/vllm@sha256:…",
     }),
+  registry: z
+    .strictObject({
+      username: z.string().min(1).optional().meta({
+        description:
+          "Account for the registry of `image`, with the secret `registryPassword`. Default: what the head's own `docker login` left, or none.",
+        example: "$oauthtoken",
+      }),
+    })
+    .prefault({}),
   model: z.strictObject({
     path: z
       .string()

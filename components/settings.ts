@@ -12,7 +12,7 @@ function shapeProblems(raw: unknown, shape: ReturnType<typeof schema.safeParse>)
     const at = issue.path.filter((part) => typeof part !== "symbol");
     if (issue.code === "unrecognized_keys") {
       const known = Object.keys((at.length === 0 ? description : describe(at))?.properties ?? {});
-      if (at.length === 0) known.push(tokenKey);
+      if (at.length === 0) known.push(...secretKeys);
       return issue.keys.map((key) => {
         const meant = nearest(key, known);
         return {
@@ -46,8 +46,8 @@ function shapeProblems(raw: unknown, shape: ReturnType<typeof schema.safeParse>)
   });
 }
 
-/** The one secret, which is no part of the settings. */
-const tokenKey = "huggingFaceToken";
+/** The secrets, which are no part of the settings. */
+const secretKeys = ["huggingFaceToken", "registryPassword"];
 
 /** What was probably meant by a word, upper and lower case alike: the known one with the fewest letters to change, if they are few. */
 function nearest(word: string, known: readonly string[]): string | undefined {
@@ -106,6 +106,21 @@ export function expandHome(file: string): string {
   return file.startsWith("~/") ? path.join(os.homedir(), file.slice(2)) : file;
 }
 
+/** Of a login both must be there. */
+function loginProblems(raw: Readonly<Record<string, unknown>>): Problem[] {
+  const at = ["registry", "username"];
+  const username = valueAt(raw, at);
+  const needsBoth = "registry.username and registryPassword are a login together";
+  if (username !== undefined && raw["registryPassword"] === undefined) {
+    const fix = shellLine(["pulumi", "config", "set", "--secret", "registryPassword", "PASSWORD"]);
+    return [{ key: "registryPassword", value: undefined, message: `missing; ${needsBoth}`, fix }];
+  }
+  if (username === undefined && raw["registryPassword"] !== undefined) {
+    return [{ key: spellPath(at), value: undefined, message: `missing; ${needsBoth}`, fix: setCommand(at) }];
+  }
+  return [];
+}
+
 function isEncrypted(key: string): boolean {
   if (/^Proc-Type: .*ENCRYPTED|BEGIN ENCRYPTED/m.test(key)) return true;
   // OpenSSH's format begins with "openssh-key-v1\0" and the cipher's name, each string after its 4-byte length.
@@ -121,12 +136,14 @@ function isEncrypted(key: string): boolean {
 export function checkConfiguration(
   raw: Readonly<Record<string, unknown>>,
 ): { settings: Settings; privateKey: string | undefined } | { problems: Problem[] } {
-  const plain = Object.fromEntries(Object.entries(raw).filter(([key]) => key !== tokenKey));
+  const plain = Object.fromEntries(Object.entries(raw).filter(([key]) => !secretKeys.includes(key)));
   const parsed = parseSettings(plain);
+  const login = loginProblems(raw);
   const keyFile = valueAt(plain, ["ssh", "privateKeyPath"]);
   const key = readPrivateKey(typeof keyFile === "string" ? keyFile : undefined);
-  if ("problems" in parsed || "problem" in key) {
-    return { problems: [...("problems" in parsed ? parsed.problems : []), ...("problem" in key ? [key.problem] : [])] };
+  if ("problems" in parsed || "problem" in key || login.length > 0) {
+    const others = "problem" in key ? [...login, key.problem] : login;
+    return { problems: [...("problems" in parsed ? parsed.problems : []), ...others] };
   }
   return { settings: parsed.settings, privateKey: key.key };
 }

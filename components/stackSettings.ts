@@ -11,6 +11,8 @@ export interface Loaded {
   privateKey: pulumi.Output<string> | undefined;
   /** Hugging Face token; undefined: the engine is kept offline. */
   huggingFaceToken: pulumi.Output<string> | undefined;
+  /** Password of `registry.username`; undefined: without a login. */
+  registryPassword: pulumi.Output<string> | undefined;
 }
 
 /**
@@ -30,5 +32,6 @@ export function loadSettings(): Loaded {
     settings,
     privateKey: privateKey === undefined ? undefined : pulumi.secret(privateKey),
     huggingFaceToken: config.getSecret("huggingFaceToken"),
+    registryPassword: config.getSecret("registryPassword"),
   };
 }

@@ -11,7 +11,7 @@ export function scriptText(name: string): string {
 
 /** A script under scripts/remote/, with its arguments. */
 export interface StepCall {
-  /** File name, e.g. `pull-image.sh`. */
+  /** File name, e.g. `fabric-key.sh`. */
   script: string;
   args: readonly string[];
 }

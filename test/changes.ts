@@ -235,6 +235,11 @@ export const rows: Row[] = [
     }),
   },
   {
+    name: "`registry.username` and `registryPassword` set",
+    action: { settings: (config) => ({ ...config, registry: { username: "aurora" }, registryPassword: "pw" }) },
+    expected: expected({ update: ["image-pull"] }),
+  },
+  {
     name: "`huggingFaceToken` set",
     action: { settings: set(["huggingFaceToken"], "hf_first") },
     expected: expected({ replace: engine }),

@@ -11,41 +11,20 @@ then an empty one: it is still there. The receiver's are objects with one of
     done      bytes that came and the seconds that it took, of each node from there on
 """
 
-import ctypes
 import json
 import os
 import queue
 import shlex
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
 
+from fabric_ssh import die_with_parent, ssh_config
+
 ALIVE_SECONDS = 10
 # How many run at once: while one begins, the others use the link.
 LANES = 3
-SSH = """\
-Host next
-HostName {address}
-Port {port}
-User {user}
-IdentityFile "{key}"
-IdentitiesOnly yes
-BatchMode yes
-ConnectTimeout 15
-ServerAliveInterval 15
-StrictHostKeyChecking yes
-UserKnownHostsFile /dev/null
-GlobalKnownHostsFile /dev/null
-KnownHostsCommand /bin/echo %H {hostKey}
-HostKeyAlgorithms {algorithms}
-# Fast where the processor knows AES, as every Spark's does.
-Ciphers ^aes128-gcm@openssh.com
-# Files become ready in many small batches: all go over one connection.
-ControlMaster auto
-ControlPath "{socket}"
-"""
 # In the model's folder there: files on their way; and beside where it belongs what came of one before its connection was lost.
 DRAFTS, PARTIAL = ".dgx-spark-serving-drafts", ".dgx-spark-serving-partial"
 RSYNC = [
@@ -54,17 +33,10 @@ RSYNC = [
     # What is wanted is known: rsync would take one with the right size and time for right.
     "--ignore-times",
 ]
-# From linux/prctl.h.
-PR_SET_PDEATHSIG = 1
 
 
 class Failed(Exception):
     """Why a model can't be sent or received, for people."""
-
-
-def die_with_parent():
-    """A copy must not go on when nobody is left to say whether it is right. Ends it with the thread that started it, too."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Hop(threading.Thread):
@@ -80,7 +52,7 @@ class Hop(threading.Thread):
     def __init__(self, node, folder, keep, manifest, following):
         super().__init__(daemon=True)
         self.node, self.folder, self.manifest, self.following = node, folder, manifest, following
-        self.key = os.path.join(os.path.abspath(keep), "model_ed25519")
+        self.key = os.path.join(keep, "model_ed25519")
         self.changed = threading.Condition()
         # Names of files: right here, wanted there and not sent, wanted there and not right yet, arrived wrong once.
         self.right, self.unsent, self.unproved, self.wrong = set(), None, set(), set()
@@ -110,7 +82,7 @@ class Hop(threading.Thread):
     def run(self):
         place = tempfile.mkdtemp(prefix="model-")
         try:
-            self._send(self._ssh_config(place))
+            self._send(ssh_config(place, self.key, self.following))
         except Failed as failure:
             self._fail(str(failure))
         except OSError as error:
@@ -124,13 +96,6 @@ class Hop(threading.Thread):
         with self.changed:
             self.failure = self.failure or text
             self.changed.notify_all()
-
-    def _ssh_config(self, place):
-        path, key_type = os.path.join(place, "config"), self.following["hostKey"].split()[0]
-        algorithms = "rsa-sha2-512,rsa-sha2-256" if key_type == "ssh-rsa" else key_type
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(SSH.format(**self.following, key=self.key, algorithms=algorithms, socket=f"{place}/socket"))
-        return path
 
     def _send(self, config):
         argv = ["ssh", "-F", config, "next", "model"]

@@ -12,6 +12,10 @@ if [ "$action" = remove ]; then
   for container in $containers; do
     docker rm --force "$container" >&2
   done
+  # It would go on for nobody.
+  if [ -e "$folder/pull/lock" ] && ! flock --nonblock "$folder/pull/lock" true; then
+    kill "$(sed -n 's/.*"pid": \([0-9]*\).*/\1/p' "$folder/pull/state.json")"
+  fi
   session=dgx-spark-$deployment-session
   if docker volume inspect "$session" >/dev/null 2>&1; then
     docker volume rm "$session" >&2

@@ -9,7 +9,7 @@ test.each(["dev", "lab"] as const)("the resource graph of stack %s is the golden
 
 test("outputs are the endpoint, the model, the key, the nodes and the figures", async () => {
   const { outputs } = await runStack("dev", configurationOf("dev"));
-  expect(Object.keys(outputs).sort()).toEqual(["apiKey", "benchmark", "endpoint", "fabric", "model", "nodes"]);
+  expect(Object.keys(outputs).sort()).toEqual(["apiKey", "benchmark", "endpoint", "fabric", "image", "model", "nodes"]);
   expect(outputs["endpoint"]).toBe("http://10.1.230.180:8000/v1");
   expect(outputs["model"]).toBe("Qwen/Qwen3.5-122B-A10B-FP8");
   expect(outputs["apiKey"]).toBe("a-generated-key");
@@ -64,6 +64,25 @@ test("the Hugging Face token is handed to the engine as a secret, and is nowhere
     ["ray-spark-2", "[secret]"],
     ["server-container", "[secret]"],
   ]);
+});
+
+test("the login for the registry is a secret of the pull alone, and the outputs say what the image is", async () => {
+  const config = configurationOf("dev");
+  const login = { registry: { username: "$oauthtoken" }, registryPassword: "pw_canary" };
+  const { resources, materials, outputs } = await runStack("dev", { ...config, ...login });
+  expect(JSON.stringify(resources)).not.toContain("pw_canary");
+  const holders = [...materials].filter(([, { inputs }]) => JSON.stringify(inputs).includes("pw_canary"));
+  expect(holders.map(([name]) => name)).toEqual(["image-pull"]);
+  const { stdin } = materials.get("image-pull")?.inputs as { stdin: { value: string } };
+  expect(stdin.value).toContain(
+    JSON.stringify(JSON.stringify({ REGISTRY_USERNAME: "$oauthtoken", REGISTRY_PASSWORD: "pw_canary" })),
+  );
+  expect(outputs["image"]).toEqual({
+    id: "sha256:1",
+    engine: { vllm: "0.32.0", ray: "2.60.0", python: "3.12.3" },
+    pull: { bytes: 5_000, seconds: 4, gigabytesPerSecond: 0.00000125 },
+    copies: [{ from: "spark-1", to: "spark-2", bytes: 12_000, seconds: 2, gigabytesPerSecond: 0.000006 }],
+  });
 });
 
 test("a model from a hub is fetched with the token as a secret, by nothing that others see", async () => {

@@ -7,7 +7,7 @@ import { parse } from "shell-quote";
 import { expect, test } from "vitest";
 import { renderProblems } from "../../components/problems";
 import { schema } from "../../components/schema";
-import { parseSettings, readPrivateKey } from "../../components/settings";
+import { checkConfiguration, parseSettings, readPrivateKey } from "../../components/settings";
 import { configurationOf, runStack } from "./stack";
 
 /** The working configuration with one value changed; undefined removes it. */
@@ -302,10 +302,16 @@ const mistakes: [(string | number)[], unknown, string, RegExp, string][] = [
     ["HuggingfaceToken"],
     "x",
     "HuggingfaceToken",
-    /did you mean `huggingFaceToken`\? .*, huggingFaceToken$/,
+    /did you mean `huggingFaceToken`\? .*, huggingFaceToken, registryPassword$/,
     "in the stack's file: rename it to `huggingFaceToken`",
   ],
-  [["colour"], 5, "colour", /^no such key; known here: .*, huggingFaceToken$/, "pulumi config rm --path colour"],
+  [
+    ["colour"],
+    5,
+    "colour",
+    /^no such key; known here: .*, huggingFaceToken, registryPassword$/,
+    "pulumi config rm --path colour",
+  ],
   [
     ["preflight"],
     { allow: ["clock-skew", "driver-unequals"] },
@@ -543,4 +549,31 @@ test("private keys: readable, absent, locked, not a key", () => {
   } finally {
     fs.rmSync(folder, { recursive: true });
   }
+});
+
+test.each([
+  [
+    { registry: { username: "aurora" } },
+    [
+      "registryPassword",
+      "missing; registry.username and registryPassword are a login together",
+      "pulumi config set --secret registryPassword PASSWORD",
+    ],
+  ],
+  [
+    { registryPassword: "pw" },
+    [
+      "registry.username",
+      "missing; registry.username and registryPassword are a login together",
+      "pulumi config set --path registry.username \\$oauthtoken",
+    ],
+  ],
+])("of a login both halves are wanted: %j", (half, expected) => {
+  const checked = checkConfiguration({ ...configurationOf("dev"), ...half });
+  expect("problems" in checked ? checked.problems.map(({ key, message, fix }) => [key, message, fix]) : []).toEqual([
+    expected,
+  ]);
+  expect(
+    checkConfiguration({ ...configurationOf("dev"), registry: { username: "aurora" }, registryPassword: "pw" }),
+  ).not.toHaveProperty("problems");
 });

@@ -174,10 +174,13 @@ export const figures = {
 /** What each script prints, by its file name. A script that is not here fails the test. */
 const results: Readonly<Record<string, unknown>> = {
   "workspace.sh": { changed: false },
-  "pull-image.sh": { changed: true, id: "sha256:1" },
+  "pull_image.py": {
+    ...{ changed: true, id: "sha256:1", engine: { vllm: "0.32.0", ray: "2.60.0", python: "3.12.3" } },
+    pull: { bytes: 5_000, seconds: 4 },
+  },
   "fabric-key.sh": { changed: true, publicKey: `ssh-ed25519 ${"A".repeat(68)}` },
   "authorize-fabric-key.sh": { changed: true },
-  "copy-image.sh": { changed: true },
+  "copy_image.py": { changed: true, bytes: 12_000, seconds: 2 },
   "check_model.py": { changed: false, files: 1, bytes: 1 },
   "fetch_model.py": {
     ...{ changed: true, files: 2, bytes: 5_000, digest, commit: "0123", fetchedBytes: 4_000, seconds: 2 },

@@ -9,17 +9,26 @@ function filesIn(program: string): Record<string, string> {
 }
 
 test.each([
-  ["pull-image.sh", ["pull-image.sh"]],
+  [
+    "pull_image.py",
+    [
+      ...["background_pull.py", "containers.py", "engine_versions.py", "files.py", "model_files.py", "pull_image.py"],
+      ...["signatures.json", "signatures.py"],
+    ],
+  ],
   [
     "authorize-fabric-key.sh",
     [
-      ...["authorize-fabric-key.sh", "files.py", "model_files.py", "model_hop.py", "receive-image.sh"],
+      ...["authorize-fabric-key.sh", "fabric_ssh.py", "files.py", "model_files.py", "model_hop.py", "receive-image.sh"],
       ...["receive-model.sh", "receive_model.py"],
     ],
   ],
   [
     "copy_model.py",
-    ["copy_model.py", "files.py", "model_files.py", "model_hop.py", "receive-model.sh", "receive_model.py"],
+    [
+      ...["copy_model.py", "fabric_ssh.py", "files.py", "model_files.py", "model_hop.py", "receive-model.sh"],
+      "receive_model.py",
+    ],
   ],
   [
     "measure_fabric.py",
@@ -41,10 +50,10 @@ test.each([
 
 test("variables for a script go in with the program", () => {
   const told = /^ENVIRONMENT = json\.loads\((.*)\)$/m.exec(
-    stepProgram(["pull-image.sh"], { A: 'it\'s "$HOME"\n' }),
+    stepProgram(["fabric-key.sh"], { A: 'it\'s "$HOME"\n' }),
   )?.[1];
   expect(JSON.parse(JSON.parse(told ?? "") as string)).toEqual({ A: 'it\'s "$HOME"\n' });
-  expect(stepProgram(["pull-image.sh"])).toContain("\nENVIRONMENT = {}\n");
+  expect(stepProgram(["fabric-key.sh"])).toContain("\nENVIRONMENT = {}\n");
 });
 
 test("a call is told in the order of step.py's arguments", () => {
