@@ -1,24 +1,23 @@
 """Pulls an image, whoever waits for it: background_pull.py FOLDER REFERENCE
 
 Ends with the pull, or by SIGTERM. FOLDER/state.json tells how far it is: `reference`, `pid`, `layers` and `complete` of them, bytes
-`done` of the `total` that is known, and in the end `code`, docker's, and `seconds`. FOLDER/log has docker's errors.
+`done` of the `total` that is known, how many of these are `unpacked`, and in the end `code`, docker's, and `seconds`. FOLDER/log has docker's errors.
 """
 
+import hashlib
 import json
 import os
 import pty
 import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 from files import write_whole
 
-LOGINS = "/dev/shm"
-LOGIN_PREFIX = "dgx-spark-serving-login-"
 # As docker writes for a terminal; elsewhere it tells no bytes: `0123456789ab: Downloading [==>    ]  12.3MB/1.2GB`.
 LINE = re.compile(r"([0-9a-f]{12}): ([A-Z][A-Za-z ]*[a-z])(?:\s+(?:\[[=> ]*\]\s*)?([\d.]+)([kMGT]?B)/([\d.]+)([kMGT]?B))?")
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -30,30 +29,33 @@ def registry_of(reference):
     return first if rest and (first == "localhost" or re.search(r"[.:]", first)) else ""
 
 
-def logged_in(reference):
-    """Folder with a login to the registry, in memory; None: this user's own logins are used."""
-    for name in os.listdir(LOGINS):
-        # Of one that was killed.
-        if name.startswith(LOGIN_PREFIX) and os.stat(os.path.join(LOGINS, name)).st_uid == os.getuid():
-            shutil.rmtree(os.path.join(LOGINS, name), ignore_errors=True)
+def login_place(folder):
+    """Where the login of this folder's pull is, in memory."""
+    return f"/dev/shm/dgx-spark-serving-login-{os.getuid()}-{hashlib.sha256(os.path.abspath(folder).encode()).hexdigest()[:12]}"
+
+
+def logged_in(reference, place):
+    """The folder with a login to the registry; None: this user's own logins are used."""
+    # Of a pull that was killed.
+    shutil.rmtree(place, ignore_errors=True)
     username = os.environ.get("REGISTRY_USERNAME")
     if not username:
         return None
-    folder = tempfile.mkdtemp(prefix=LOGIN_PREFIX, dir=LOGINS)
+    os.mkdir(place, 0o700)
     registry = registry_of(reference)
-    argv = ["docker", "--config", folder, "login", "--username", username, "--password-stdin", *([registry] if registry else [])]
+    argv = ["docker", "--config", place, "login", "--username", username, "--password-stdin", *([registry] if registry else [])]
     done = subprocess.run(argv, input=os.environ["REGISTRY_PASSWORD"], encoding="utf-8", stdout=subprocess.DEVNULL)
     if done.returncode != 0:
-        shutil.rmtree(folder)
         sys.exit(done.returncode)
-    return folder
+    return place
 
 
 class Layers:
     """What docker says of the image's layers."""
 
     def __init__(self):
-        self.states, self.bytes = {}, {}
+        # By layer: what docker says of it, bytes that came and in all, and bytes of these that are unpacked.
+        self.states, self.bytes, self.unpacked = {}, {}, {}
 
     def see(self, text):
         for layer, state, done, unit, total, total_unit in LINE.findall(text):
@@ -62,6 +64,10 @@ class Layers:
                 self.bytes[layer] = [float(done) * UNITS[unit], float(total) * UNITS[total_unit]]
             elif layer in self.bytes and state != "Downloading":
                 self.bytes[layer][0] = self.bytes[layer][1]
+            if state == "Extracting" and total:
+                self.unpacked[layer] = float(done) * UNITS[unit]
+            elif layer in self.bytes and state == "Pull complete":
+                self.unpacked[layer] = self.bytes[layer][1]
 
     def told(self):
         return {
@@ -69,6 +75,7 @@ class Layers:
             "complete": sum(state in ("Pull complete", "Already exists") for state in self.states.values()),
             "done": round(sum(done for done, _ in self.bytes.values())),
             "total": round(sum(total for _, total in self.bytes.values())),
+            "unpacked": round(sum(self.unpacked.values())),
         }
 
 
@@ -87,20 +94,23 @@ def main(folder, reference):
         write_whole(os.path.join(folder, "state.json"), json.dumps({**state, **layers.told(), **more}))
 
     tell()
-    login, pull = None, None
+    place, pull = login_place(folder), None
 
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        login = logged_in(reference)
+        login = logged_in(reference, place)
         own, dockers = pty.openpty()
         argv = ["docker", *(["--config", login] if login else []), "pull", reference]
         pull = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=dockers)
         os.close(dockers)
         text, told = "", 0
-        while piece := read(own):
-            # The last line may not have come whole.
-            *lines, text = re.split(r"[\r\n]", text + piece.decode("utf-8", "replace"))
-            layers.see("\n".join(lines))
+        piece = b"said nothing yet"
+        while piece:
+            if select.select([own], [], [], 1)[0]:
+                piece = read(own)
+                # The last line may not have come whole.
+                *lines, text = re.split(r"[\r\n]", text + piece.decode("utf-8", "replace"))
+                layers.see("\n".join(lines))
             if time.monotonic() - told > 1:
                 told = time.monotonic()
                 tell()
@@ -109,8 +119,7 @@ def main(folder, reference):
     finally:
         if pull:
             pull.kill()
-        if login:
-            shutil.rmtree(login, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)
 
 
 main(*sys.argv[1:])

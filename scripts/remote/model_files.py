@@ -126,10 +126,10 @@ class Seen:
 
 
 class Progress:
-    """A line every few seconds: what, how much of how much, how fast, how long it still takes."""
+    """A line every few seconds: what, how much of how much, how fast, how long it still takes. `done` was done before."""
 
-    def __init__(self, what, total):
-        self.what, self.total, self.done = what, total, 0
+    def __init__(self, what, total, done=0):
+        self.what, self.total, self.done, self.before = what, total, done, done
         self.began = self.told = time.monotonic()
         self.lock = threading.Lock()
 
@@ -141,7 +141,7 @@ class Progress:
         self.done, now = done, time.monotonic()
         if now - self.told >= PROGRESS_SECONDS:
             self.told = now
-            rate = done / (now - self.began)
+            rate = (done - self.before) / (now - self.began)
             left = f", {(self.total - done) / rate:.0f} s left" if rate > 0 else ""
             say(f"{self.what}: {size(done)} of {size(self.total)}, {size(rate)}/s{left}")
 

@@ -89,12 +89,15 @@ class BackgroundPull:
 
     def follow(self):
         """Tells how far it is until it ended; bytes and seconds that it took."""
-        progress = Progress("pull", 0)
+        doing, progress = None, None
         while (ended := self.lock()) is None:
-            state = self.state()
-            progress.total = state.get("total", 0)
-            progress.what = f"pull: {state.get('complete', 0)} of {state.get('layers', 0)} layers"
-            progress.at(state.get("done", 0))
+            if (state := self.state()).get("total"):
+                now = "pull" if state["done"] < state["total"] else "unpack"
+                if now != doing:
+                    doing, progress = now, Progress(now, 0, state["done" if now == "pull" else "unpacked"])
+                progress.total = state["total"]
+                progress.what = f"{doing}: {state['complete']} of {state['layers']} layers"
+                progress.at(state["done" if doing == "pull" else "unpacked"])
             time.sleep(0.5)
         ended.close()
         state = self.state()
@@ -121,6 +124,13 @@ def bring(reference, keep):
     pull = BackgroundPull(os.path.join(keep, "pull"), reference)
     pull.start()
     return pull.follow()
+
+
+def require_name(image):
+    """Ends the step when nothing but our tag would hold the image: it would go with the deployment, and with any `docker image prune`."""
+    names = [json.loads(inspected(image, form) or "null") or [] for form in ("{{json .RepoTags}}", "{{json .RepoDigests}}")]
+    if all(name.startswith("dgx-spark-serving:") for name in sum(names, [])):
+        fail(f"image {image} has no name of its own, and would be removed with the deployment: docker tag {image} NAME, on the head")
 
 
 def require_architecture(reference):
@@ -154,6 +164,7 @@ def engine_in(tag, deployment):
 
 def main(reference, tag, keep, deployment):
     pulled = bring(reference, keep)
+    require_name(reference)
     require_architecture(reference)
     image = inspected(reference, "{{.Id}}")
     tagged = inspected(tag, "{{.Id}}") == image

@@ -15,6 +15,7 @@ if [ "$action" = remove ]; then
   # It would go on for nobody.
   if [ -e "$folder/pull/lock" ] && ! flock --nonblock "$folder/pull/lock" true; then
     kill "$(sed -n 's/.*"pid": \([0-9]*\).*/\1/p' "$folder/pull/state.json")"
+    flock --timeout 10 "$folder/pull/lock" true
   fi
   session=dgx-spark-$deployment-session
   if docker volume inspect "$session" >/dev/null 2>&1; then

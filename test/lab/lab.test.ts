@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parse, stringify } from "yaml";
 import { type BenchmarkTool, benchmarkTools, parseBenchmark } from "../../components/benchmark";
 import { routeTo, sshOptions } from "../../components/connection";
+import type { ImageOutput } from "../../components/containerImage";
 import type { FabricOutput } from "../../components/fabric";
 import type { AllReduceResult } from "../../components/preflight/allReduce";
 import { type NodeSettings, schema } from "../../components/schema";
@@ -84,7 +85,11 @@ async function chat(key: string | undefined): Promise<Chat> {
 }
 
 /** Secrets of the settings, which must be found nowhere else. */
-const canaries = { huggingFaceToken: "hf_canary0123456789", environment: "canary-of-the-environment" };
+const canaries = {
+  huggingFaceToken: "hf_canary0123456789",
+  environment: "canary-of-the-environment",
+  registryPassword: "canary-of-the-registry",
+};
 
 let firstUp: RunResult;
 let programsBefore: string[][];
@@ -94,6 +99,9 @@ beforeAll(async () => {
   await must(lab("hosts", "up"));
   programsBefore = await Promise.all(nodes.map(programs));
   await must(lab("pulumi", "config", "set", "--secret", "huggingFaceToken", canaries.huggingFaceToken));
+  // The lab's registry takes any.
+  await must(lab("pulumi", "config", "set", "--path", "registry.username", "aurora"));
+  await must(lab("pulumi", "config", "set", "--secret", "registryPassword", canaries.registryPassword));
   await must(lab("pulumi", "config", "set", "--secret", "--path", "server.environment.A_TOKEN", canaries.environment));
   firstUp = await lab("up");
 });
@@ -120,7 +128,17 @@ test("the load was followed in the output", () => {
 });
 
 test("outputs have their documented shape, and the key is nowhere in what was printed", async () => {
-  const { endpoint, model, apiKey, nodes: facts, fabric, benchmark } = await outputs();
+  const { endpoint, model, apiKey, nodes: facts, fabric, benchmark, image } = await outputs();
+  const { engine, pull, copies } = image as ImageOutput;
+  expect(engine).toEqual({
+    vllm: expect.stringMatching(/^\d+\.\d+/) as string,
+    ray: expect.stringMatching(/^\d+\.\d+/) as string,
+    python: expect.stringMatching(/^3\.\d+/) as string,
+  });
+  // Packed and unpacked, as Docker tells them in the lab.
+  expect(pull?.bytes).toBeGreaterThan(100e6);
+  expect(copies).toMatchObject([{ from: "spark-1", to: "spark-2" }]);
+  expect(copies[0]?.bytes).toBeGreaterThan(pull?.bytes ?? Infinity);
   expect([endpoint, model]).toEqual(["http://10.1.230.180:8000/v1", "tiny-qwen3-moe"]);
   expect(apiKey).toMatch(/^[A-Za-z0-9]{40}$/);
   expect(firstUp.stdout + firstUp.stderr).not.toContain(apiKey);
