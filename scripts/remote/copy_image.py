@@ -51,7 +51,9 @@ def send(ssh, tag, worker):
             while piece := saved.stdout.read(PIECE):
                 loaded.stdin.write(piece)
                 progress.add(len(piece))
-            if saved.wait() != 0:
+            if saved.wait() == 0:
+                say(f"{progress.what}: {size(progress.done)} sent, Docker unpacks it there")
+            else:
                 # Half an image must not look whole to the other end.
                 loaded.kill()
         except BrokenPipeError:

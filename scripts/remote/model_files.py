@@ -142,7 +142,7 @@ class Progress:
         if now - self.told >= PROGRESS_SECONDS:
             self.told = now
             rate = (done - self.before) / (now - self.began)
-            left = f", {(self.total - done) / rate:.0f} s left" if rate > 0 else ""
+            left = f", {max(0, self.total - done) / rate:.0f} s left" if rate > 0 else ""
             say(f"{self.what}: {size(done)} of {size(self.total)}, {size(rate)}/s{left}")
 
 

@@ -262,7 +262,7 @@ test("an image is copied once", async () => {
     { changed: true, bytes, seconds: expect.any(Number) as number },
   ]);
   expect(first.stderr).toMatch(
-    /^image to spark-2: about 1\.0 MB over the fabric\nimage on spark-2: \d+\.\d B in \d+ s\n$/,
+    /^image to spark-2: about 1\.0 MB over the fabric\nimage to spark-2: \d+\.\d B sent, Docker unpacks it there\nimage on spark-2: \d+\.\d B in \d+ s\n$/,
   );
   expect(images(node)).toEqual({ [tag]: image });
   const second = await copy();
