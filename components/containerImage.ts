@@ -25,12 +25,13 @@ export interface ImageOutput {
   id: string;
   /** Versions of what is in it; null: its Python does not tell. */
   engine: { vllm: string | null; ray: string | null; python: string };
-  /** What the head downloaded when it was last brought there; null: it was there. */
+  /** What the head downloaded when the image was brought there; null: it was there. */
   pull: Transfer | null;
   /** What went over the fabric when it was last compared. */
   copies: Copy[];
 }
 
+// An update that leaves the steps out may find what an earlier version of them printed: then it is not known.
 const sizesSchema = z.object({ bytes: z.int(), seconds: z.number() });
 const pulledSchema = z.object({
   id: z.string(),
@@ -84,14 +85,15 @@ export class ContainerImage extends pulumi.ComponentResource {
       this.ready.push(...steps);
       const seen = steps.map((step, index) =>
         resultOf(step, (text) => {
-          const { bytes, seconds } = sizesSchema.parse(JSON.parse(text));
-          return { from: head.name, to: (workers[index] as SparkNode).name, ...transfer(bytes, seconds) };
+          const { data } = sizesSchema.safeParse(JSON.parse(text));
+          const to = (workers[index] as SparkNode).name;
+          return data && { from: head.name, to, ...transfer(data.bytes, data.seconds) };
         }),
       );
       copies = pulumi.all(seen).apply((each) => each.filter((copy) => copy !== undefined));
     }
     this.output = pulumi
-      .all([resultOf(pulled, (text) => pulledSchema.parse(JSON.parse(text))), copies])
+      .all([resultOf(pulled, (text) => pulledSchema.safeParse(JSON.parse(text)).data), copies])
       .apply(([known, copied]) => {
         if (known === undefined) return undefined;
         const { id, engine, pull } = known;

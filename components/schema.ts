@@ -291,11 +291,14 @@ export const schema = z.strictObject({
     }),
   registry: z
     .strictObject({
-      username: z.string().min(1).optional().meta({
-        description:
-          "Account for the registry of `image`, with the secret `registryPassword`. Default: what the head's own `docker login` left, or none.",
-        example: "$oauthtoken",
-      }),
+      username: text
+        .refine((value) => value !== "", "empty")
+        .optional()
+        .meta({
+          description:
+            "Account for the registry of `image`, with the secret `registryPassword`. Default: what the head's own `docker login` left, or none.",
+          example: "$oauthtoken",
+        }),
     })
     .prefault({}),
   model: z.strictObject({

@@ -4,7 +4,7 @@ import type { SparkNode } from "./sparkNode";
 export interface Transfer {
   bytes: number;
   seconds: number;
-  /** 10^9 bytes a second; null: nothing had to move. */
+  /** 10^9 bytes a second; null: nothing had to move, or no time was taken. */
   gigabytesPerSecond: number | null;
 }
 
@@ -12,7 +12,7 @@ export interface Transfer {
 export type Copy = Transfer & { from: string; to: string };
 
 export function transfer(bytes: number, seconds: number): Transfer {
-  return { bytes, seconds, gigabytesPerSecond: bytes === 0 ? null : bytes / 1e9 / seconds };
+  return { bytes, seconds, gigabytesPerSecond: bytes === 0 || seconds === 0 ? null : bytes / 1e9 / seconds };
 }
 
 /** What a node has to know of the one that it sends to. */

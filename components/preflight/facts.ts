@@ -36,7 +36,7 @@ export interface NodeFacts {
   rdmaDevices: RdmaDevice[];
   listeners: Listener[];
   containers: ContainerFacts[] | null;
-  /** Names of the images that are there, `repository:tag`; none where the disk has room for the image in any case. */
+  /** Names of the images that are there, `repository:tag`, `repository@digest` and id; none where the disk has room for the image in any case. */
   images: string[] | null;
   /** What could not be read, and why. */
   notes: string[];

@@ -119,7 +119,7 @@ export function readFacts(gathered: string, asked: { sentAt: number; answeredAt:
     rdmaDevices: rdmaDevices(raw),
     listeners: readListeners(stdout("listeners")),
     containers,
-    images: images?.split("\n").filter((line) => line !== "") ?? null,
+    images: images?.split(/\s+/).filter((name) => name !== "") ?? null,
     notes: notes(raw, {
       ...gaps,
       ...(containers === null && { containers: ["the containers", "docker"] }),

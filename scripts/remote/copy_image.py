@@ -4,6 +4,7 @@ KEEP is the deployment's folder on this node, in which the key is. WORKER is JSO
 end is receive-image.sh.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -11,8 +12,9 @@ import sys
 import tempfile
 import time
 
+from children import die_with_parent
 from containers import docker, fail
-from fabric_ssh import die_with_parent, ssh_config
+from fabric_ssh import ssh_config
 from model_files import Progress, say, size
 from signatures import explain, render
 
@@ -35,7 +37,8 @@ def layers_there(ssh, tag, worker):
             f"can't reach {worker['name']} from the head over the fabric: {worker['user']}@{worker['address']}:{worker['port']}. "
             f"If a key or file of ours was changed by hand on either: {AGAIN}"
         )
-    return done.stdout.strip()
+    # Some users' shells say something first.
+    return (done.stdout.strip().splitlines() or [""])[-1]
 
 
 def send(ssh, tag, worker):
@@ -44,13 +47,12 @@ def send(ssh, tag, worker):
     say(f"{progress.what}: about {size(progress.total)} over the fabric")
     with tempfile.TemporaryFile() as said:
         saved = subprocess.Popen(["docker", "save", tag], stdout=subprocess.PIPE, stderr=said, preexec_fn=die_with_parent)
-        loaded = subprocess.Popen(
-            [*ssh, "load"], stdin=subprocess.PIPE, stdout=said, stderr=said, bufsize=0, preexec_fn=die_with_parent
-        )
+        loaded = subprocess.Popen([*ssh, "load"], stdin=subprocess.PIPE, stdout=said, stderr=said, preexec_fn=die_with_parent)
         try:
             while piece := saved.stdout.read(PIECE):
                 loaded.stdin.write(piece)
                 progress.add(len(piece))
+            loaded.stdin.flush()
             if saved.wait() == 0:
                 say(f"{progress.what}: {size(progress.done)} sent, Docker unpacks it there")
             else:
@@ -58,7 +60,8 @@ def send(ssh, tag, worker):
                 loaded.kill()
         except BrokenPipeError:
             saved.kill()
-        loaded.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            loaded.stdin.close()
         if loaded.wait() != 0 or saved.wait() != 0:
             said.seek(0)
             text = said.read().decode("utf-8", "replace").strip()

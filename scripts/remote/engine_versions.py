@@ -1,36 +1,49 @@
 """Run by the image's Python: prints, as JSON, where the commands vllm and ray are, and the versions of what is installed.
 
-The engine itself is not imported: that takes long, and without a GPU some refuse it.
+vLLM itself is not imported: that takes long, and without a GPU some builds refuse it.
 """
 
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 
-COMMANDS = ("vllm", "ray")
-VERSION = "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))"
+VERSION = "import importlib.metadata; print(importlib.metadata.version('vllm'))"
 
 
-def python_of(command):
-    """The Python that a command of this name runs in: the one beside it, in a virtual environment that is on the PATH or not."""
-    folder = os.path.dirname(os.path.realpath(shutil.which(command) or ""))
-    return shutil.which("python3", path=folder) or sys.executable
+def last_line(argv):
+    """The last line that a program prints; empty where it can't be run."""
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8")
+    except OSError:
+        return ""
+    return (done.stdout.strip().splitlines() or [""])[-1] if done.returncode == 0 else ""
 
 
-def version(command):
-    """The version of the package; None where its Python knows none."""
-    done = subprocess.run([python_of(command), "-c", VERSION, command], capture_output=True, encoding="utf-8")
-    return done.stdout.strip() or None
+def vllm_version(command):
+    """What the Python beside the command knows of the package: in a virtual environment it need not be the one on the PATH."""
+    python = shutil.which("python3", path=os.path.dirname(os.path.realpath(command))) or sys.executable
+    return last_line([python, "-c", VERSION]) or None
 
 
+def ray_version(command):
+    found = re.search(r"version (\S+)", last_line([command, "--version"]))
+    return found and found[1]
+
+
+vllm, ray = shutil.which("vllm"), shutil.which("ray")
 print(
     json.dumps(
         {
-            "commands": {name: shutil.which(name) for name in COMMANDS},
-            "versions": {**{name: version(name) for name in COMMANDS}, "python": platform.python_version()},
+            "commands": {"vllm": vllm, "ray": ray},
+            "versions": {
+                "vllm": vllm and vllm_version(vllm),
+                "ray": ray and ray_version(ray),
+                "python": platform.python_version(),
+            },
         }
     )
 )

@@ -1,8 +1,6 @@
 """SSH from this node to the next one over the fabric, by a key of its own. What it may run there is in receive-*.sh."""
 
-import ctypes
 import os
-import signal
 
 OPTIONS = """\
 Host next
@@ -25,8 +23,6 @@ Ciphers ^aes128-gcm@openssh.com
 ControlMaster auto
 ControlPath "{place}/socket"
 """
-# From linux/prctl.h.
-PR_SET_PDEATHSIG = 1
 
 
 def ssh_config(place, key, node):
@@ -36,8 +32,3 @@ def ssh_config(place, key, node):
     with open(path, "w", encoding="utf-8") as file:
         file.write(OPTIONS.format(**node, key=os.path.abspath(key), algorithms=algorithms, place=place))
     return path
-
-
-def die_with_parent():
-    """A copy must not go on when nobody is left to say whether it is right. Ends it with the thread that started it, too."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -39,7 +39,7 @@ COMMANDS = {
     "dockerInfo": ["docker", "info", "--format", DOCKER_INFO],
     "containers": ["docker", "ps", "--all", "--no-trunc", "--format", DOCKER_CONTAINER],
 }
-IMAGES = ["docker", "images", "--format", "{{.Repository}}:{{.Tag}}"]
+IMAGES = ["docker", "images", "--no-trunc", "--digests", "--format", "{{.Repository}}:{{.Tag}} {{.Repository}}@{{.Digest}} {{.ID}}"]
 FILES = (
     "/etc/os-release",
     "/etc/dgx-release",

@@ -20,7 +20,8 @@ import subprocess
 import tempfile
 import threading
 
-from fabric_ssh import die_with_parent, ssh_config
+from children import die_with_parent
+from fabric_ssh import ssh_config
 
 ALIVE_SECONDS = 10
 # How many run at once: while one begins, the others use the link.

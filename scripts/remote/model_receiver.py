@@ -9,7 +9,7 @@ import sys
 
 from files import HERE, text_of, write_whole
 
-PROGRAMS = ("receive_model.py", "model_hop.py", "model_files.py", "fabric_ssh.py", "files.py")
+PROGRAMS = ("receive_model.py", "model_hop.py", "model_files.py", "fabric_ssh.py", "children.py", "files.py")
 # A daemon for one connection, without a port: the one kind of rsync that is held to a folder.
 DAEMON = """\
 use chroot = no

@@ -1,24 +1,20 @@
 """Has the serving image on the head under our tag, and tells what engine is in it: pull_image.py REFERENCE TAG KEEP DEPLOYMENT
 
 REFERENCE is an image by digest, which is pulled unless it is there, or the id of one that was built or loaded here. The pull goes on
-when this program ends (background_pull.py): Docker would throw away all that it has of it. KEEP is the deployment's folder on
-this node. For a private registry REGISTRY_USERNAME and REGISTRY_PASSWORD come by the environment.
+when this program ends (docker_pull.py), and ends when another image is wanted. KEEP is the deployment's folder on this node.
+For a private registry REGISTRY_USERNAME and REGISTRY_PASSWORD come by the environment.
 """
 
-import contextlib
-import fcntl
 import json
 import os
 import platform
 import re
-import signal
-import subprocess
 import sys
-import time
 
 from containers import docker, fail
-from files import HERE, text_of
-from model_files import Progress, say
+from docker_pull import BackgroundPull
+from files import text_of
+from model_files import say
 from signatures import explain, render
 
 ARCHITECTURES = {"aarch64": "arm64", "x86_64": "amd64"}
@@ -28,6 +24,8 @@ LOGIN = (
     "pulumi config set --path registry.username NAME and pulumi config set --secret registryPassword PASSWORD, "
     "or `docker login` on the head; then pulumi up"
 )
+# No program that is started here needs it but one, which gets it by stdin.
+NAME, PASSWORD = (os.environ.pop(name, None) for name in ("REGISTRY_USERNAME", "REGISTRY_PASSWORD"))
 
 
 def inspected(image, form):
@@ -40,96 +38,40 @@ def inspected(image, form):
     return fail(f"Docker gives no answer about image {image}: {done.stderr.strip()}")
 
 
-def read_json(path):
-    try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-    except (FileNotFoundError, ValueError):
-        return {}
-
-
-class BackgroundPull:
-    """A pull that nobody has to wait for. It holds the lock for as long as it runs."""
-
-    def __init__(self, folder, reference):
-        self.folder, self.reference = folder, reference
-        os.makedirs(folder, 0o700, exist_ok=True)
-
-    def lock(self):
-        """The lock's file; None: a pull runs."""
-        file = open(os.path.join(self.folder, "lock"), "w", encoding="ascii")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return file
-        except BlockingIOError:
-            file.close()
-            return None
-
-    def state(self):
-        return read_json(os.path.join(self.folder, "state.json"))
-
-    def start(self):
-        """Begins it, or goes on with the one that runs. One of another image is ended."""
-        while (free := self.lock()) is None:
-            running = self.state()
-            if running.get("reference") == self.reference:
-                return
-            if running.get("pid"):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(running["pid"], signal.SIGTERM)
-            time.sleep(0.2)
-        # The former one's, whose process may be somebody else's by now.
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(os.path.join(self.folder, "state.json"))
-        with free, open(os.path.join(self.folder, "log"), "wb") as log:
-            argv = [sys.executable, "-B", os.path.join(HERE, "background_pull.py"), self.folder, self.reference]
-            subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, pass_fds=[free.fileno()]
-            )
-
-    def follow(self):
-        """Tells how far it is until it ended; bytes and seconds that it took."""
-        doing, progress = None, None
-        while (ended := self.lock()) is None:
-            if (state := self.state()).get("total"):
-                now = "pull" if state["done"] < state["total"] else "unpack"
-                if now != doing:
-                    doing, progress = now, Progress(now, 0, state["done" if now == "pull" else "unpacked"])
-                progress.total = state["total"]
-                progress.what = f"{doing}: {state['complete']} of {state['layers']} layers"
-                progress.at(state["done" if doing == "pull" else "unpacked"])
-            time.sleep(0.5)
-        ended.close()
-        state = self.state()
-        if state.get("code") != 0:
-            with open(os.path.join(self.folder, "log"), encoding="utf-8", errors="replace") as log:
-                said = "\n".join(log.read().strip().splitlines()[-5:])
-            refused = any(word in said.lower() for word in ("unauthorized", "denied", "authentication required", "no basic auth"))
-            fail(
-                f"{render(explain(said))}{said}\nthe pull of {self.reference} failed: its last lines are above"
-                + (f"\n  mend: is it spelled right? If it is private: {LOGIN}" if refused else "")
-            )
-        return {"bytes": state["done"], "seconds": state["seconds"]}
+def fail_pull(reference, said):
+    refused = any(word in said.lower() for word in ("unauthorized", "denied", "authentication required", "no basic auth"))
+    fail(
+        f"{render(explain(said))}{said}\nthe pull of {reference} failed: its last lines are above"
+        + (f"\n  mend: is it spelled right? If it is private: {LOGIN}" if refused else "")
+    )
 
 
 def bring(reference, keep):
-    """Has the image here; bytes and seconds of the pull, None: it was here."""
-    if inspected(reference, "{{.Id}}") is not None:
-        return None
-    if reference.startswith("sha256:"):
+    """Has the image here; whether it came now, and bytes and seconds of the pull that brought it, None: it was here."""
+    pull = BackgroundPull(keep)
+    pull.end(wanted=reference)
+    came = inspected(reference, "{{.Id}}") is None
+    if came and reference.startswith("sha256:"):
         fail(
             f"no image {reference} on the head: build or load it there (`docker build`, `docker load`), and set `image` to the id\n"
             "  that `docker image inspect --format '{{.Id}}' NAME` prints there"
         )
-    pull = BackgroundPull(os.path.join(keep, "pull"), reference)
-    pull.start()
-    return pull.follow()
+    if came:
+        pull.start(reference, NAME and [NAME, PASSWORD])
+        if pull.follow().get("code") != 0:
+            fail_pull(reference, pull.log())
+        if inspected(reference, "{{.Id}}") is None:
+            fail(f"image {reference} was pulled, and Docker does not know it here: does `docker context show` name another daemon?")
+    state = pull.state()
+    ours = state.get("reference") == reference and state.get("code") == 0
+    return came, {"bytes": state["done"], "seconds": state["seconds"]} if ours else None
 
 
 def require_name(image):
     """Ends the step when nothing but our tag would hold the image: it would go with the deployment, and with any `docker image prune`."""
     names = [json.loads(inspected(image, form) or "null") or [] for form in ("{{json .RepoTags}}", "{{json .RepoDigests}}")]
-    if all(name.startswith("dgx-spark-serving:") for name in sum(names, [])):
+    # One of Docker's image stores gives each tag a digest, too.
+    if all(re.match("dgx-spark-serving[:@]", name) for name in sum(names, [])):
         fail(f"image {image} has no name of its own, and would be removed with the deployment: docker tag {image} NAME, on the head")
 
 
@@ -140,30 +82,43 @@ def require_architecture(reference):
         fail(f"the image is for {built_for}, this machine is {machine}: choose an image that is built for it")
 
 
-def engine_in(tag, deployment):
-    """Versions of what is in the image. Ends the step when the engine or Ray is missing."""
+def look_into(tag, deployment):
+    """What engine_versions.py prints of the image."""
     done = docker(
         *("run", "--rm", "--pull", "never", "--network", "none", "--label", f"dgx-spark-serving.deployment={deployment}"),
         *("--entrypoint", "python3", tag, "-c", text_of("engine_versions.py")),
     )
-    if done.returncode != 0:
-        fail(f"{done.stderr.strip()}\nimage {tag} can't tell what is in it: it has no usable python3, which vLLM and Ray run in")
-    found = json.loads(done.stdout)
+    try:
+        # Some images' Python says something first.
+        return json.loads(done.stdout.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        return fail(
+            f"{done.stdout}{done.stderr.strip()}\nimage {tag} does not tell what is in it: its python3, which vLLM and Ray run in, "
+            f"did not run in it (docker run: exit code {done.returncode}); its words are above"
+        )
+
+
+def engine_in(tag, deployment):
+    """Versions of what is in the image. Ends the step when the engine or Ray is missing."""
+    found = look_into(tag, deployment)
     missing = [name for name in ("vllm", "ray") if not found["commands"][name]]
     if missing:
         fail(
             f"image {tag} has no {' and no '.join(missing)} (`{missing[0]} --version` would not be found): use one with vLLM and Ray in it. "
-            "vLLM's own images come without Ray from 0.18 on; README.md tells how to build one on the head"
+            "vLLM's own images come without Ray from 0.18 on; docs/image.md tells how to build one on the head"
         )
     versions = found["versions"]
     ray = tuple(int(number) for number in re.findall(r"\d+", versions["ray"] or "")[:2])
-    if ray and ray < TOKEN_SINCE:
-        say(f"warning: Ray {versions['ray']} knows no token: whoever reaches its ports can run programs on the nodes (docs/decisions.md)")
+    if ray < TOKEN_SINCE:
+        say(
+            f"warning: Ray {versions['ray'] or 'of unknown version'}: before 2.52 it knows no token, and whoever reaches its ports can run "
+            "programs on the nodes (docs/decisions.md)"
+        )
     return versions
 
 
 def main(reference, tag, keep, deployment):
-    pulled = bring(reference, keep)
+    came, pulled = bring(reference, keep)
     require_name(reference)
     require_architecture(reference)
     image = inspected(reference, "{{.Id}}")
@@ -173,7 +128,7 @@ def main(reference, tag, keep, deployment):
         if done.returncode != 0:
             fail(f"the image could not be tagged as {tag}: {done.stderr.strip()}")
     engine = engine_in(tag, deployment)
-    print(json.dumps({"changed": pulled is not None or not tagged, "id": image, "engine": engine, "pull": pulled}))
+    print(json.dumps({"changed": came or not tagged, "id": image, "engine": engine, "pull": pulled}))
 
 
 main(*sys.argv[1:])

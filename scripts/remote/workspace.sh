@@ -13,10 +13,7 @@ if [ "$action" = remove ]; then
     docker rm --force "$container" >&2
   done
   # It would go on for nobody.
-  if [ -e "$folder/pull/lock" ] && ! flock --nonblock "$folder/pull/lock" true; then
-    kill "$(sed -n 's/.*"pid": \([0-9]*\).*/\1/p' "$folder/pull/state.json")"
-    flock --timeout 10 "$folder/pull/lock" true
-  fi
+  python3 -B "$here/end_pull.py" "$folder"
   session=dgx-spark-$deployment-session
   if docker volume inspect "$session" >/dev/null 2>&1; then
     docker volume rm "$session" >&2

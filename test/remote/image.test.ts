@@ -21,13 +21,13 @@ const inRegistry = { ...image, password: "it's $HOME" };
 const tag = "dgx-spark-serving:t";
 const versions = { vllm: "0.32.0", ray: "2.60.0", python: expect.stringMatching(/^3\./) as string };
 
-/** What the image has on its PATH, and the version that the Python beside it tells. */
-function engine(commands: Record<string, string>): void {
+/** What the image has on its PATH: vllm, whose version the Python beside it tells, and ray, which tells its own. */
+function engine({ vllm, ray }: { vllm?: string; ray?: string }, noise = ""): void {
   fs.rmSync(path.join(box.home, "image"), { recursive: true, force: true });
-  for (const name of Object.keys(commands)) box.write(`image/${name}`, "", 0o755);
-  const told = Object.entries(commands).map(([name, version]) => `${name}) echo ${version} ;;`);
-  box.write("image/python3", `#!/bin/sh\ncase $3 in ${told.join(" ")} *) exit 1 ;; esac\n`, 0o755);
-  const python = `#!/bin/sh\nPATH=${box.home}/image exec /usr/bin/python3 "$@"\n`;
+  if (vllm !== undefined) box.write("image/vllm", "", 0o755);
+  if (ray !== undefined) box.write("image/ray", `#!/bin/sh\n${noise}\necho "ray, version ${ray}"\n`, 0o755);
+  box.write("image/python3", `#!/bin/sh\n${noise}\necho ${vllm ?? ""}\n`, 0o755);
+  const python = `#!/bin/sh\n${noise}\nPATH=${box.home}/image exec /usr/bin/python3 "$@"\n`;
   box.write("docker-world/python", python, 0o755);
 }
 
@@ -50,7 +50,9 @@ test("an image is pulled once, tagged once, and its engine is read", async () =>
     engine: versions,
     pull: { bytes: 0, seconds: expect.any(Number) as number },
   });
-  expect(JSON.parse((await pull()).stdout)).toEqual({ changed: false, id: "sha256:1", engine: versions, pull: null });
+  // How it came stays known.
+  const again = { ...(JSON.parse(first.stdout) as object), changed: false };
+  expect(JSON.parse((await pull()).stdout)).toEqual(again);
   expect(calls("pull")).toEqual([`["pull", "${reference}"]`]);
   expect(images()[tag]).toEqual(image);
 });
@@ -63,7 +65,7 @@ test("an image that was built on the head is taken by its id, and nothing is pul
     stderr: expect.stringMatching(new RegExp(`^no image ${id} on the head: build or load it there `)) as string,
   });
   // Without a name it would go with our tag, in whichever of its runs.
-  for (const names of [[], [tag]]) {
+  for (const names of [[], [tag], [tag, "dgx-spark-serving@sha256:0123"]]) {
     box.write("docker-world/images.json", Object.fromEntries([id, ...names].map((name) => [name, { ...image, id }])));
     expect(await pull(id)).toEqual({
       code: 1,
@@ -80,7 +82,7 @@ test("an image that was built on the head is taken by its id, and nothing is pul
 test("what docker tells of bytes and layers is shown, and counted", async () => {
   box.write("docker-world/registry", image);
   const said = [
-    "0123: Pulling from vllm",
+    `registry.example/vllm@sha256:${"0".repeat(64)}: Pulling from vllm`,
     "111111111111: Already exists",
     "222222222222: Pulling fs layer",
     "333333333333: Waiting",
@@ -89,13 +91,17 @@ test("what docker tells of bytes and layers is shown, and counted", async () => 
     "222222222222: Extracting [==>  ]  65.54kB/2.5MB",
     "222222222222: Pull complete",
     "333333333333: Downloading  1.5GB/3GB",
+    "333333333333: Retrying in 5 seconds",
+    // As newer Dockers say it; and a small one, of which only this is told.
+    "444444444444: Pulling layer fs [==>  ]  1MB/2MB",
+    "555555555555: Extracting [=====>]  32kB/32kB",
   ].join("\\r\\n");
   box.write("docker-world/pull", `#!/bin/sh\nprintf '${said}\\r\\n'\nsleep 7\n`, 0o755);
   const { code, stdout, stderr } = await pull();
   expect(code).toBe(0);
   // The rate is of what came while this one looked on.
-  expect(stderr).toMatch(/^pull: 2 of 3 layers: 1\.5 GB of 3\.0 GB, \d+\.\d \w?B\/s.*\n$/);
-  expect(JSON.parse(stdout)).toMatchObject({ pull: { bytes: 1_502_500_000 } });
+  expect(stderr).toMatch(/^pull: 2 of 5 layers, 2\.5 MB unpacked: 1\.5 GB of 3\.0 GB, \d+\.\d \w?B\/s.*\n$/);
+  expect(JSON.parse(stdout)).toMatchObject({ pull: { bytes: 1_503_532_000 } });
 }, 30_000);
 
 /** A pull that lasts until it is let go. */
@@ -115,10 +121,10 @@ const pulling = (what = "") =>
   });
 
 /** Runs a step until its pull goes on, and kills it with all that belongs to it. */
-async function interrupted(what = reference): Promise<void> {
+async function interrupted(what = reference, environment: NodeJS.ProcessEnv = {}): Promise<void> {
   const step = ["timeout", "--signal", "KILL", "3", "python3", "-B", path.resolve("scripts/remote/pull_image.py")];
-  expect(await box.exec([...step, what, tag, "keep", "t"])).toMatchObject({ code: null, stdout: "" });
-  expect(calls("pull").at(-1)).toBe(`["pull", "${what}"]`);
+  expect(await box.exec([...step, what, tag, "keep", "t"], environment)).toMatchObject({ code: null, stdout: "" });
+  expect(calls("pull").at(-1)).toContain(`"pull", "${what}"]`);
 }
 
 test("a pull goes on when nobody waits for it, and the next run takes it up", async () => {
@@ -145,6 +151,44 @@ test("a pull of another image than is wanted now is ended", async () => {
   expect(Object.keys(images())).toEqual([reference, tag]);
 }, 30_000);
 
+test("a pull ends when an image is wanted that is here already", async () => {
+  lasting();
+  await interrupted("registry.example/former@sha256:0123");
+  box.write("docker-world/images.json", { [reference]: image });
+  expect(await pull()).toMatchObject({ code: 0 });
+  await until(() => pulling().length === 0);
+}, 30_000);
+
+test("a pull whose keeper was killed ends with it, and its login goes with the next run, or with the deployment", async () => {
+  box.write("docker-world/registry", inRegistry);
+  const { letGo } = lasting();
+  const kill = async () => {
+    await interrupted(reference, login);
+    expect(logins()).toHaveLength(1);
+    const [state = ""] = fs.readdirSync(path.join(box.home, "keep/pull"));
+    process.kill((JSON.parse(box.read(`keep/pull/${state}/state.json`)) as { pid: number }).pid, "SIGKILL");
+    await until(() => pulling().length === 0);
+    expect(logins()).toHaveLength(1);
+  };
+  await kill();
+  fs.mkdirSync(path.join(box.home, "keep/nodes"));
+  fs.cpSync(path.join(box.home, "keep"), path.join(box.home, "kept"), { recursive: true });
+  expect(await box.run("workspace.sh", ["remove", "keep", "t", "remove"])).toMatchObject({ code: 0 });
+  expect(logins()).toEqual([]);
+  fs.cpSync(path.join(box.home, "kept"), path.join(box.home, "keep"), { recursive: true });
+  await kill();
+  letGo();
+  expect(await pull(reference, login)).toMatchObject({ code: 0 });
+  expect(logins()).toEqual([]);
+}, 60_000);
+
+test("another machine's pull, with a home that is this one's too, is left alone", async () => {
+  const state = box.write("keep/pull/another/state.json", { pid: process.pid, reference: "another" });
+  box.write("docker-world/registry", image);
+  expect(await pull()).toMatchObject({ code: 0 });
+  expect(JSON.parse(fs.readFileSync(state, "utf8"))).toEqual({ pid: process.pid, reference: "another" });
+});
+
 test("with the deployment's folder its pull ends", async () => {
   lasting();
   fs.mkdirSync(path.join(box.home, "keep/nodes"));
@@ -154,6 +198,7 @@ test("with the deployment's folder its pull ends", async () => {
   expect(fs.existsSync(path.join(box.home, "keep"))).toBe(false);
 }, 30_000);
 
+const login = { REGISTRY_USERNAME: "$oauthtoken", REGISTRY_PASSWORD: inRegistry.password };
 const logins = () => fs.readdirSync("/dev/shm").filter((name) => name.startsWith("dgx-spark-serving-login-"));
 
 test("a private registry gets the login, which is left nowhere", async () => {
@@ -169,11 +214,9 @@ test("a private registry gets the login, which is left nowhere", async () => {
       "",
     ].join("\n"),
   );
-  const login = { REGISTRY_USERNAME: "$oauthtoken", REGISTRY_PASSWORD: inRegistry.password };
   expect(await pull(reference, login)).toMatchObject({ code: 0, stderr: "" });
-  expect(calls("login")).toEqual([
-    expect.stringMatching(/"login", "--username", "\$oauthtoken", "--password-stdin", "registry\.example"\]$/),
-  ]);
+  expect(JSON.parse(box.read("docker-world/login"))).toEqual(["registry.example", "$oauthtoken:it's $HOME"]);
+  fs.rmSync(path.join(box.home, "docker-world/login"));
   expect(logins()).toEqual([]);
   for (const file of fs.readdirSync(box.home, { recursive: true, encoding: "utf8" })) {
     const place = path.join(box.home, file);
@@ -183,13 +226,14 @@ test("a private registry gets the login, which is left nowhere", async () => {
 });
 
 test.each([
-  ["vllm/vllm-openai@sha256:0123", ""],
-  ["localhost/vllm@sha256:0123", ', "localhost"'],
-  ["10.0.0.1:5000/a/b@sha256:0123", ', "10.0.0.1:5000"'],
-])("the login for %s goes to its registry", async (what, words) => {
+  ["vllm/vllm-openai@sha256:0123", "https://index.docker.io/v1/"],
+  ["docker.io/vllm/vllm-openai@sha256:0123", "https://index.docker.io/v1/"],
+  ["localhost/vllm@sha256:0123", "localhost"],
+  ["10.0.0.1:5000/a/b@sha256:0123", "10.0.0.1:5000"],
+])("the login for %s is its registry's", async (what, registry) => {
   box.write("docker-world/registry", image);
-  await pull(what, { REGISTRY_USERNAME: "u", REGISTRY_PASSWORD: "p" });
-  expect(calls("login")[0]).toContain(`"--password-stdin"${words}]`);
+  await pull(what, { REGISTRY_USERNAME: "u", REGISTRY_PASSWORD: "p:q" });
+  expect(JSON.parse(box.read("docker-world/login"))).toEqual([registry, "u:p:q"]);
 });
 
 test("an image that the registry lacks, or for another machine, is refused", async () => {
@@ -226,18 +270,28 @@ test("an image without Python is refused, with what Docker said", async () => {
   expect(await pull()).toEqual({
     code: 1,
     stdout: "",
-    stderr: `exec: "python3": executable file not found\nimage ${tag} can't tell what is in it: it has no usable python3, which vLLM and Ray run in\n`,
+    stderr:
+      `exec: "python3": executable file not found\nimage ${tag} does not tell what is in it: its python3, which vLLM and Ray ` +
+      "run in, did not run in it (docker run: exit code 127); its words are above\n",
   });
 });
 
-test("of a Ray that knows no token one is warned", async () => {
+test.each([
+  ["2.51.2", "2.51.2"],
+  ["unknown", "of unknown version"],
+])("of a Ray %s, which may know no token, one is warned", async (ray, said) => {
   box.write("docker-world/registry", image);
-  engine({ vllm: "0.11.0", ray: "2.51.2" });
+  engine({ vllm: "0.11.0", ray: ray === "unknown" ? "" : ray });
   expect(await pull()).toMatchObject({
     code: 0,
-    stderr:
-      "warning: Ray 2.51.2 knows no token: whoever reaches its ports can run programs on the nodes (docs/decisions.md)\n",
+    stderr: `warning: Ray ${said}: before 2.52 it knows no token, and whoever reaches its ports can run programs on the nodes (docs/decisions.md)\n`,
   });
+});
+
+test("what an image's programs say before is no version", async () => {
+  box.write("docker-world/registry", image);
+  engine({ vllm: "0.32.0", ray: "2.60.0" }, "echo CUDA version 13.0");
+  expect(JSON.parse((await pull()).stdout)).toMatchObject({ engine: versions });
 });
 
 const worker = { name: "spark-2", user: "aurora", address: "192.168.200.13", port: 22, hostKey: "ssh-ed25519 AAAA" };
@@ -288,6 +342,17 @@ test("a worker that can't be reached, or takes no image, is named with what it s
     /^write \/layer\.tar: no space left on device\nthe image could not be copied to spark-2: the last lines are above$/m,
   );
   expect(images(node)).toEqual({});
+});
+
+test("every byte arrives, however slowly it is read, and what a shell says first is no layer", async () => {
+  pair();
+  const large = { ...image, padding: "x".repeat(5_000_000) };
+  box.write("docker-world/images.json", { [tag]: large });
+  const receive = fs.readFileSync("scripts/remote/receive-image.sh", "utf8");
+  box.write(`${node}keep/receive-image.sh`, receive.replace("case ", "echo Welcome\nsleep 1\ncase "));
+  expect((await copy()).code).toBe(0);
+  expect(images(node)).toEqual({ [tag]: large });
+  expect(JSON.parse((await copy()).stdout)).toMatchObject({ changed: false, bytes: 0 });
 });
 
 test("half an image is no image", async () => {

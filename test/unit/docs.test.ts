@@ -26,7 +26,7 @@ A key without a default must be set, unless its description says what happens ot
 | --- | --- | --- | --- |
 ${rows(description, "").join("\n")}
 | \`huggingFaceToken\` | Secret. Handed to the engine, and to the download from a hub, as \`HF_TOKEN\`; without it the engine is kept offline. Set it with \`pulumi config set --secret\`. | | |
-| \`registryPassword\` | Secret. Password or token of \`registry.username\`. It goes to \`docker login\` on the head by stdin, and stays in memory there for as long as the pull takes. | | |
+| \`registryPassword\` | Secret. Password or token of \`registry.username\`. It stays in memory on the head, for as long as the pull takes. | | |
 `;
 }
 

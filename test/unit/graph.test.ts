@@ -85,6 +85,13 @@ test("the login for the registry is a secret of the pull alone, and the outputs 
   });
 });
 
+test("an update without the image's steps bears what an earlier version of them printed", async () => {
+  const config = configurationOf("dev");
+  const earlier = { "pull_image.py": { changed: false }, "copy_image.py": { changed: false } };
+  const { outputs } = await runStack("dev", config, undefined, earlier);
+  expect([outputs["image"], outputs["model"]]).toEqual([undefined, "Qwen/Qwen3.5-122B-A10B-FP8"]);
+});
+
 test("a model from a hub is fetched with the token as a secret, by nothing that others see", async () => {
   const config = configurationOf("dev");
   const model = { ...(config["model"] as object), source: { kind: "hub", repository: "owner/a-model" } };

@@ -147,7 +147,9 @@ test("a snapshot in a hub cache is mounted with the files that its links lead to
 });
 
 test("the image goes by a tag with its digest, one for each deployment", () => {
-  expect(localTag("lab", `10.1.230.1:5000/vllm@sha256:${digest}`)).toBe("dgx-spark-serving:lab-0123456789ab");
+  for (const image of [`10.1.230.1:5000/vllm@sha256:${digest}`, `sha256:${digest}`]) {
+    expect(localTag("lab", image)).toBe("dgx-spark-serving:lab-0123456789ab");
+  }
 });
 
 test("variables have a fixed order, whatever order they were set in", () => {

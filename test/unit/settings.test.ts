@@ -574,6 +574,6 @@ test.each([
     expected,
   ]);
   expect(
-    checkConfiguration({ ...configurationOf("dev"), registry: { username: "aurora" }, registryPassword: "pw" }),
+    checkConfiguration({ ...configurationOf("dev"), registry: { username: 123456 }, registryPassword: "pw" }),
   ).not.toHaveProperty("problems");
 });

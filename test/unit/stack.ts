@@ -198,10 +198,10 @@ const results: Readonly<Record<string, unknown>> = {
   "benchmark.py": figures,
 };
 
-function stdoutOf(create: string): string {
+function stdoutOf(create: string, printed: Readonly<Record<string, unknown>>): string {
   const script = /^python3 -B - \S+ \S+ \S+ [\d.]+ create (?:\S+\/)?(\S+)/.exec(create)?.[1];
   if (script === undefined || !(script in results)) throw new Error(`the mock does not know the command ${create}`);
-  return JSON.stringify(results[script]);
+  return JSON.stringify({ ...results, ...printed }[script]);
 }
 
 function stdoutHere(create: string): string {
@@ -217,13 +217,19 @@ function stdoutHere(create: string): string {
   }
 }
 
-function newResource(args: MockResourceArgs): { id: string; state: Record<string, unknown> } {
+function newResource(
+  args: MockResourceArgs,
+  printed: Readonly<Record<string, unknown>>,
+): { id: string; state: Record<string, unknown> } {
   const inputs = args.inputs as Record<string, unknown>;
   switch (args.type) {
     case "command:local:Command":
       return { id: `${args.name}-id`, state: { ...inputs, stdout: stdoutHere(String(inputs["create"])), stderr: "" } };
     case "command:remote:Command":
-      return { id: `${args.name}-id`, state: { ...inputs, stdout: stdoutOf(String(inputs["create"])), stderr: "" } };
+      return {
+        id: `${args.name}-id`,
+        state: { ...inputs, stdout: stdoutOf(String(inputs["create"]), printed), stderr: "" },
+      };
     case "pulumi:providers:docker":
     case "docker:index/container:Container":
       return { id: `${args.name}-id`, state: inputs };
@@ -256,8 +262,14 @@ export function configurationOf(stack: "dev" | "lab"): Record<string, unknown> {
  *
  * @param config configuration, its keys without the project
  * @param leftOut names of the resources that are left out, as by `--exclude`
+ * @param printed what scripts print, by their file names, where it is not as ever
  */
-export async function runStack(stack: string, config: Record<string, unknown>, leftOut = /^$/): Promise<StackRun> {
+export async function runStack(
+  stack: string,
+  config: Record<string, unknown>,
+  leftOut = /^$/,
+  printed: Readonly<Record<string, unknown>> = {},
+): Promise<StackRun> {
   const requests: Registered[] = [];
   const materials = new Map<string, Material>();
   const last = (urn: string) => urn.slice(urn.lastIndexOf("::") + 2);
@@ -271,7 +283,7 @@ export async function runStack(stack: string, config: Record<string, unknown>, l
   );
   await pulumi.runtime.setMocks(
     {
-      newResource: (args) => (leftOut.test(args.name) ? { id: "", state: {} } : newResource(args)),
+      newResource: (args) => (leftOut.test(args.name) ? { id: "", state: {} } : newResource(args, printed)),
       call: (args) => {
         throw new Error(`the mock does not know the call ${args.token}`);
       },

@@ -12,22 +12,22 @@ test.each([
   [
     "pull_image.py",
     [
-      ...["background_pull.py", "containers.py", "engine_versions.py", "files.py", "model_files.py", "pull_image.py"],
-      ...["signatures.json", "signatures.py"],
+      ...["background_pull.py", "children.py", "containers.py", "docker_pull.py", "engine_versions.py", "files.py"],
+      ...["model_files.py", "pull_image.py", "signatures.json", "signatures.py"],
     ],
   ],
   [
     "authorize-fabric-key.sh",
     [
-      ...["authorize-fabric-key.sh", "fabric_ssh.py", "files.py", "model_files.py", "model_hop.py", "receive-image.sh"],
-      ...["receive-model.sh", "receive_model.py"],
+      ...["authorize-fabric-key.sh", "children.py", "fabric_ssh.py", "files.py", "model_files.py", "model_hop.py"],
+      ...["receive-image.sh", "receive-model.sh", "receive_model.py"],
     ],
   ],
   [
     "copy_model.py",
     [
-      ...["copy_model.py", "fabric_ssh.py", "files.py", "model_files.py", "model_hop.py", "receive-model.sh"],
-      "receive_model.py",
+      ...["children.py", "copy_model.py", "fabric_ssh.py", "files.py", "model_files.py", "model_hop.py"],
+      ...["receive-model.sh", "receive_model.py"],
     ],
   ],
   [

@@ -128,7 +128,7 @@ const facts: NodeFacts = {
     { id: digest, name: "dgx-spark-dev-ray", running: true, deployment: "dev", memoryBytes: 3_500_000_000 },
     { id: other, name: "postgres", running: false, deployment: null, memoryBytes: null },
   ],
-  images: ["ubuntu:24.04", "<none>:<none>"],
+  images: [...["ubuntu:24.04", "ubuntu@sha256:01", "sha256:02"], ...["<none>:<none>", "<none>@<none>", "sha256:03"]],
   notes: [],
 };
 

@@ -904,6 +904,13 @@ test.each<[string, (pair: Pair) => void]>([
     },
   ],
   [
+    "a small disk, with the image on it under its own name, as destroying leaves it",
+    ({ head, settings }) => {
+      head.imageDisk = { path: "/var/lib/docker", totalBytes: 1e12, freeBytes: 1e9 };
+      head.images?.push(settings.image);
+    },
+  ],
+  [
     "a small disk, with images that are not known",
     ({ head }) => {
       head.imageDisk = { path: "/var/lib/docker", totalBytes: 1e12, freeBytes: 1e9 };

@@ -188,7 +188,7 @@ export function gatheredSpark({
       ibvDevinfo: prints(spark.port === 1 ? devinfo : otherPort(devinfo)),
       dockerInfo: prints(`${dockerInfo}\n`),
       containers: prints(""),
-      images: prints("ubuntu:24.04\n<none>:<none>\n"),
+      images: prints("ubuntu:24.04 ubuntu@sha256:01 sha256:02\n<none>:<none> <none>@<none> sha256:03\n"),
       ...commands,
     },
     files: {
