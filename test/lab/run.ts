@@ -38,5 +38,6 @@ export function configuration(): Record<string, unknown> {
 export function labSettings(): Record<string, unknown> {
   const settings = configuration();
   delete settings["huggingFaceToken"];
+  delete settings["registryPassword"];
   return { ...settings, server: { ...(settings["server"] as object), environment: {} } };
 }
