@@ -1,4 +1,4 @@
-"""What the gates read of a container."""
+"""What is read of Docker, its containers and images."""
 
 import re
 import subprocess
@@ -22,8 +22,22 @@ def fail(text):
 
 
 def docker(*argv, **options):
-    """One call of docker; both its outputs are kept."""
-    return subprocess.run(["docker", *argv], capture_output=True, encoding="utf-8", errors="replace", **options)
+    """One call of docker; both its outputs are kept. Ends the step when there is no docker to call."""
+    try:
+        return subprocess.run(["docker", *argv], capture_output=True, encoding="utf-8", errors="replace", **options)
+    except OSError as error:
+        return fail(f"docker can't be run: {error.strerror}")
+
+
+def inspected(kind, name, form):
+    """What Docker says of a container or an image; None: there is none of that name."""
+    done = docker(kind, "inspect", "--format", form, name)
+    if done.returncode == 0:
+        return done.stdout.strip()
+    # "No such image", "no such container": anything else is no answer.
+    if "no such" in done.stderr.lower():
+        return None
+    return fail(f"Docker does not say whether {kind} {name} is there: {done.stderr.strip()}")
 
 
 def state(container):

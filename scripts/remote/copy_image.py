@@ -13,7 +13,7 @@ import tempfile
 import time
 
 from children import die_with_parent
-from containers import docker, fail
+from containers import fail, inspected
 from fabric_ssh import ssh_config
 from model_files import Progress, say, size
 from signatures import explain, render
@@ -22,11 +22,10 @@ PIECE = 1 << 20
 AGAIN = "pulumi up --replace '**image-*'"
 
 
-def inspect(tag, form):
-    done = docker("image", "inspect", "--format", form, tag)
-    if done.returncode != 0:
-        fail(f"image {tag} is not on the head any more ({done.stderr.strip()}). Bring it back: {AGAIN}")
-    return done.stdout.strip()
+def of_image(tag, form):
+    if (said := inspected("image", tag, form)) is None:
+        fail(f"image {tag} is not on the head any more. Bring it back: {AGAIN}")
+    return said
 
 
 def layers_there(ssh, tag, worker):
@@ -43,7 +42,7 @@ def layers_there(ssh, tag, worker):
 
 def send(ssh, tag, worker):
     """Sends the image; how many bytes that were. Docker tells only about how many there will be."""
-    progress = Progress(f"image to {worker['name']}", int(inspect(tag, "{{.Size}}")))
+    progress = Progress(f"image to {worker['name']}", int(of_image(tag, "{{.Size}}")))
     say(f"{progress.what}: about {size(progress.total)} over the fabric")
     with tempfile.TemporaryFile() as said:
         saved = subprocess.Popen(["docker", "save", tag], stdout=subprocess.PIPE, stderr=said, preexec_fn=die_with_parent)
@@ -71,7 +70,7 @@ def send(ssh, tag, worker):
 
 def main(tag, keep, worker):
     worker = json.loads(worker)
-    layers = inspect(tag, "{{json .RootFS.Layers}}")
+    layers = of_image(tag, "{{json .RootFS.Layers}}")
     began, sent = time.monotonic(), 0
     with tempfile.TemporaryDirectory(prefix="image-") as place:
         ssh = ["ssh", "-F", ssh_config(place, os.path.join(keep, "fabric_ed25519"), worker), "next"]

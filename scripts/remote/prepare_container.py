@@ -11,36 +11,14 @@ import subprocess
 import sys
 import time
 
+from containers import docker, fail, inspected
+
 # A GPU gives memory back some seconds after its last process has ended.
 WAIT_SECONDS = 20
 # Not on every user's PATH over SSH.
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 container, deployment, image, share, at_least, *ports = sys.argv[1:]
-
-
-def fail(text):
-    print(text, file=sys.stderr)
-    sys.exit(1)
-
-
-def run(*argv):
-    environment = {**os.environ, "LC_ALL": "C", "PATH": f"{os.environ.get('PATH', '')}:{PLACES}"}
-    try:
-        return subprocess.run(argv, capture_output=True, encoding="utf-8", errors="replace", env=environment)
-    except OSError as error:
-        fail(f"{argv[0]} can't be run: {error.strerror}")
-
-
-def inspected(kind, name, template):
-    """What Docker says of a container or image; None where it is not there."""
-    done = run("docker", kind, "inspect", "--format", template, name)
-    if done.returncode == 0:
-        return done.stdout.strip()
-    # "No such image", "no such container": anything else is no answer.
-    if "no such" in done.stderr.lower():
-        return None
-    fail(f"Docker does not say whether {kind} {name} is there: {done.stderr.strip()}")
 
 
 def require_image():
@@ -62,7 +40,7 @@ def remove_leftover():
             f"container {container} is there already and is not of deployment {deployment}: "
             f"rename or remove it (docker rm -f {container})"
         )
-    removed = run("docker", "rm", "--force", container)
+    removed = docker("rm", "--force", container)
     if removed.returncode != 0:
         fail(removed.stderr.strip())
     return True
@@ -79,7 +57,13 @@ def is_in_the_way(line):
 
 def taken_ports():
     """The listeners on our ports, as `ss` shows them. Never found by connecting, which would disturb them."""
-    listeners = run("ss", "-Hltnpe", "--cgroup")
+    environment = {**os.environ, "LC_ALL": "C", "PATH": f"{os.environ.get('PATH', '')}:{PLACES}"}
+    try:
+        listeners = subprocess.run(
+            ["ss", "-Hltnpe", "--cgroup"], capture_output=True, encoding="utf-8", errors="replace", env=environment
+        )
+    except OSError as error:
+        fail(f"ss can't be run: {error.strerror}")
     if listeners.returncode != 0:
         fail(f"which ports are taken is not known: {listeners.stderr.strip() or 'ss failed'}")
     return [line for line in listeners.stdout.splitlines() if is_in_the_way(line)]

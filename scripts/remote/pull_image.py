@@ -11,7 +11,7 @@ import platform
 import re
 import sys
 
-from containers import docker, fail
+from containers import docker, fail, inspected
 from docker_pull import BackgroundPull
 from files import text_of
 from model_files import say
@@ -28,16 +28,6 @@ LOGIN = (
 NAME, PASSWORD = (os.environ.pop(name, None) for name in ("REGISTRY_USERNAME", "REGISTRY_PASSWORD"))
 
 
-def inspected(image, form):
-    """What Docker says of an image; None: it is not there."""
-    done = docker("image", "inspect", "--format", form, image)
-    if done.returncode == 0:
-        return done.stdout.strip()
-    if "no such image" in done.stderr.lower():
-        return None
-    return fail(f"Docker gives no answer about image {image}: {done.stderr.strip()}")
-
-
 def fail_pull(reference, said):
     refused = any(word in said.lower() for word in ("unauthorized", "denied", "authentication required", "no basic auth"))
     fail(
@@ -50,7 +40,7 @@ def bring(reference, keep):
     """Has the image here; whether it came now, and bytes and seconds of the pull that brought it, None: it was here."""
     pull = BackgroundPull(keep)
     pull.end(wanted=reference)
-    came = inspected(reference, "{{.Id}}") is None
+    came = inspected("image", reference, "{{.Id}}") is None
     if came and reference.startswith("sha256:"):
         fail(
             f"no image {reference} on the head: build or load it there (`docker build`, `docker load`), and set `image` to the id\n"
@@ -60,7 +50,7 @@ def bring(reference, keep):
         pull.start(reference, NAME and [NAME, PASSWORD])
         if pull.follow().get("code") != 0:
             fail_pull(reference, pull.log())
-        if inspected(reference, "{{.Id}}") is None:
+        if inspected("image", reference, "{{.Id}}") is None:
             fail(f"image {reference} was pulled, and Docker does not know it here: does `docker context show` name another daemon?")
     state = pull.state()
     ours = state.get("reference") == reference and state.get("code") == 0
@@ -69,7 +59,7 @@ def bring(reference, keep):
 
 def require_name(image):
     """Ends the step when nothing but our tag would hold the image: it would go with the deployment, and with any `docker image prune`."""
-    names = [json.loads(inspected(image, form) or "null") or [] for form in ("{{json .RepoTags}}", "{{json .RepoDigests}}")]
+    names = [json.loads(inspected("image", image, form) or "null") or [] for form in ("{{json .RepoTags}}", "{{json .RepoDigests}}")]
     # One of Docker's image stores gives each tag a digest, too.
     if all(re.match("dgx-spark-serving[:@]", name) for name in sum(names, [])):
         fail(f"image {image} has no name of its own, and would be removed with the deployment: docker tag {image} NAME, on the head")
@@ -77,7 +67,7 @@ def require_name(image):
 
 def require_architecture(reference):
     machine = ARCHITECTURES.get(platform.machine(), platform.machine())
-    built_for = inspected(reference, "{{.Architecture}}")
+    built_for = inspected("image", reference, "{{.Architecture}}")
     if built_for != machine:
         fail(f"the image is for {built_for}, this machine is {machine}: choose an image that is built for it")
 
@@ -121,8 +111,8 @@ def main(reference, tag, keep, deployment):
     came, pulled = bring(reference, keep)
     require_name(reference)
     require_architecture(reference)
-    image = inspected(reference, "{{.Id}}")
-    tagged = inspected(tag, "{{.Id}}") == image
+    image = inspected("image", reference, "{{.Id}}")
+    tagged = inspected("image", tag, "{{.Id}}") == image
     if not tagged:
         done = docker("tag", reference, tag)
         if done.returncode != 0:

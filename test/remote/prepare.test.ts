@@ -1,5 +1,6 @@
 import * as fs from "node:fs";
 import * as net from "node:net";
+import * as path from "node:path";
 import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { Sandbox, until } from "./sandbox";
@@ -42,6 +43,9 @@ function memory(total: number, available: number): void {
   fs.renameSync(file, `${box.home}/meminfo`);
 }
 
+/** What it imports. */
+const beside = { PYTHONPATH: path.resolve("scripts/remote") };
+
 /**
  * Runs prepare_container.py with a shorter wait, and the sandbox's memory where it was given one.
  *
@@ -57,9 +61,9 @@ function prepare(args: string[], waitSeconds = 20, places?: string) {
   if (fs.existsSync(`${box.home}/meminfo`)) replace("/proc/meminfo", `${box.home}/meminfo`);
   if (places !== undefined) {
     replace("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", places);
-    return box.exec(["/usr/bin/python3", "-c", source, ...args], { PATH: `${box.home}/bin` });
+    return box.exec(["/usr/bin/python3", "-c", source, ...args], { ...beside, PATH: `${box.home}/bin` });
   }
-  return box.exec(["python3", "-c", source, ...args]);
+  return box.exec(["python3", "-c", source, ...args], beside);
 }
 
 /** Counts the looks at the ports: a line of ss.log when one is over. */
