@@ -11,6 +11,7 @@ import type { AllReduceResult } from "../../components/preflight/allReduce";
 import { type NodeSettings, schema } from "../../components/schema";
 import { boot, execOn, powerCut } from "../../scripts/virtual-sparks/hosts";
 import { bytesOf } from "../../scripts/virtual-sparks/links";
+import type { Link } from "../../scripts/virtual-sparks/network";
 import { leftovers } from "../../scripts/virtual-sparks/lab";
 import { nodeDirectory } from "../../scripts/virtual-sparks/paths";
 import { pulumiEnvironment } from "../../scripts/virtual-sparks/pulumi";
@@ -20,7 +21,7 @@ import { attempt, type RunResult } from "../../scripts/virtual-sparks/run";
 import { until } from "../../scripts/virtual-sparks/wait";
 import { operatorKey } from "../../scripts/virtual-sparks/keys";
 import { MODEL_PATH } from "../../scripts/virtual-sparks/node-disk";
-import { MANAGEMENT, type Node, OPERATOR, topology } from "../../scripts/virtual-sparks/topology";
+import { type Node, OPERATOR, topology } from "../../scripts/virtual-sparks/topology";
 import { Hub } from "../support/hub";
 import { deployment, measure, timingCase, withKnownTiming } from "./benchmark";
 import { expectedPreview, having, labRows, previewed, updated } from "./changes";
@@ -54,13 +55,10 @@ async function running(): Promise<string[]> {
   return [await inspect(head, containers), await inspect(worker, containers.slice(0, 1))];
 }
 
-/** Bytes that an interface sent and received. */
-async function bytes(node: Node, netdev: string): Promise<number> {
-  const [link] = JSON.parse(await must(execOn(node, ["ip", "-json", "-s", "link", "show", netdev]))) as {
-    stats64: Record<"rx" | "tx", { bytes: number }>;
-  }[];
-  if (link === undefined) throw new Error(`no ${netdev}`);
-  return link.stats64.rx.bytes + link.stats64.tx.bytes;
+/** Bytes that a node's link carried, both ways. */
+async function bytes(node: Node, link: Link): Promise<number> {
+  const { sent, received } = await bytesOf(node, link);
+  return sent + received;
 }
 
 /** Programs that run on a node, without those that come and go with a look at it. */
@@ -179,9 +177,9 @@ test("each Spark holds one rank, and they talk over the fabric alone", async () 
     expect(ranks).toHaveLength(1);
   }
   const count = async () => ({
-    fabric: await bytes(head, head.fabric.interface),
-    workerFabric: await bytes(worker, worker.fabric.interface),
-    management: await bytes(head, MANAGEMENT.interface),
+    fabric: await bytes(head, "fabric"),
+    workerFabric: await bytes(worker, "fabric"),
+    management: await bytes(head, "management"),
   });
   const before = await count();
   const smoke = { script: "smoke.py", args: ["dgx-spark-lab-server", "8000", "tiny-qwen3-moe", "64", "tools"] };
