@@ -10,8 +10,8 @@ export default defineConfig({
     // Also on two cores: the tests of the gates wait more than they compute.
     maxWorkers: 2,
     projects: [
-      { test: { name: "unit", include: ["test/unit/**/*.test.ts"], testTimeout: minute } },
-      { test: { name: "remote", include: ["test/remote/**/*.test.ts"], testTimeout: minute } },
+      { test: { name: "unit", include: ["test/unit/**/*.test.ts"], testTimeout: 3 * minute } },
+      { test: { name: "remote", include: ["test/remote/**/*.test.ts"], testTimeout: 3 * minute } },
       { test: { name: "lab", include: ["test/lab/**/*.test.ts"], testTimeout: 15 * minute, hookTimeout: 40 * minute } },
     ],
   },
