@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-from containers import Watch, docker, fail, last_lines, state
+from containers import Watch, docker, fail, inspected, last_lines, state
 from server_api import Api
 
 container, port, model, seconds = sys.argv[1:]
@@ -39,6 +39,8 @@ STAGES = [
 
 # A node that was there a moment ago, or Ray would not have passed its gate. The engine itself waits half an hour.
 PATIENCE_SECONDS = 100
+# Docker starts Ray again within seconds. Where it was killed at a bad moment itself, it does not, and the engine waits for ever.
+RAY_SECONDS = 20
 
 
 def stage(text):
@@ -115,6 +117,20 @@ def start():
         fail(f"container {container} can't be started: {done.stderr.strip()}")
 
 
+class RayWatch:
+    """Tells when Ray's container on this node does not run and is not started again either."""
+
+    def __init__(self):
+        self.ran_at = time.monotonic()
+
+    def gone(self, now):
+        """Its status, once it has not run for RAY_SECONDS; None before."""
+        status = inspected("container", ray, "{{.State.Status}}") or "gone"
+        if status in ("running", "restarting"):
+            self.ran_at = now
+        return status if now - self.ran_at >= RAY_SECONDS else None
+
+
 def main():
     # An exit like any other, so that no child is left.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -127,6 +143,7 @@ def main():
     shown, shown_at = None, 0.0
     api = Api(container, port)
     refusals = Refusals()
+    ray_watch = RayWatch()
     while (elapsed := time.monotonic() - started) < float(seconds):
         if watch.died():
             watch.fail_dead("the engine", stop=True)
@@ -140,6 +157,11 @@ def main():
             print(json.dumps({"changed": False, "model": model}))
             return
         now = time.monotonic()
+        if status := ray_watch.gone(now):
+            fail(
+                f"{watch.causes()}{last_lines(ray, 15)}\n\nRay's container on this node, {ray}, is {status} and was not started again for "
+                f"{RAY_SECONDS} s: the engine waits for it. Bring it back: pulumi up --refresh"
+            )
         path, status, _ = api.last
         if refusals.permanent(path, status, now):
             fail(f"{last_lines(container)}\n\nthe server keeps refusing, {refusals.times} times in a row: {api.told()}")

@@ -166,10 +166,10 @@ test("a container that dies again after its start, or can't be started, ends the
 });
 
 /** A deployment's containers on the head, as they are named. */
-function deployment(server: Record<string, unknown>, rayLog = "Ray runtime started."): void {
+function deployment(server: Record<string, unknown>, rayLog = "Ray runtime started.", rayStatus = "running"): void {
   const file = box.write("docker-world/containers.json.new", {
     "dgx-spark-dev-server": { status: "running", ...server },
-    "dgx-spark-dev-ray": { status: "running", log: rayLog },
+    "dgx-spark-dev-ray": { status: rayStatus, log: rayLog },
   });
   fs.renameSync(file, path.join(box.docker, "containers.json"));
 }
@@ -233,6 +233,23 @@ test.each([
   expect(stderr.includes(`the engine has waited ${waited} s for a node that left Ray's cluster.`)).toBe(ends);
   expect(stderr.includes("tiny did not answer within 3 s")).toBe(!ends);
   expect(stderr.includes("(ray-placement-wait)")).toBe(ends);
+});
+
+test.each([
+  ["exited", true],
+  ["restarting", false],
+])("Ray's container beside the engine is %s", async (status, ends) => {
+  handle = unavailable;
+  deployment({ log: "loading" }, "Ray's last line", status);
+  const { code, stderr } = await waitForDeployment(24);
+  expect(code).toBe(1);
+  expect(
+    stderr.endsWith(
+      "Ray's last line\n\nRay's container on this node, dgx-spark-dev-ray, is exited and was not started again for 20 s: " +
+        "the engine waits for it. Bring it back: pulumi up --refresh\n",
+    ),
+  ).toBe(ends);
+  expect(stderr.includes("tiny did not answer within 24 s")).toBe(!ends);
 });
 
 test.each([
