@@ -211,11 +211,11 @@ test("an engine that dies of a known error: cause and cure stand above its last 
 test("a load that takes too long: cause and cure, from the log of Ray's container too", async () => {
   handle = unavailable;
   deployment({ log: "loading" }, `a line\n${memory}`);
-  const { code, stderr } = await waitForDeployment(1);
+  const { code, stderr } = await waitForDeployment(4);
   expect(code).toBe(1);
   expect(stderr).toBe(
     `0 s: starting the engine\n${memoryExplained}loading\n\n` +
-      "tiny did not answer within 1 s; it got as far as: starting the engine\n" +
+      "tiny did not answer within 4 s; it got as far as: starting the engine\n" +
       "The last answer: /v1/models: status 503: {}\n",
   );
 });
@@ -269,7 +269,7 @@ case "$1 $2" in *printenv) echo ${key} ;; "dgx-spark-dev-ray sh") cat '${told}' 
 `,
     0o755,
   );
-  const { code, stderr } = await waitForDeployment(1);
+  const { code, stderr } = await waitForDeployment(4);
   expect(code).toBe(1);
   expect(stderr.includes("cause: Ray lost a node")).toBe(counts);
   expect(stderr.includes("(ray-heartbeats)\n  seen: [")).toBe(counts);
