@@ -90,10 +90,10 @@ test.each<[string, Handler]>([
 ])("/v1/models alone does not pass: the completion %s", async (_, chat) => {
   handle = api(chat);
   engine({ status: "running", log: "(APIServer) INFO: Application startup complete." });
-  const { code, stdout, stderr } = await waitForServer(1);
+  const { code, stdout, stderr } = await waitForServer(4);
   expect(code).toBe(1);
   expect(stdout).toBe("");
-  expect(stderr).toContain("tiny did not answer within 1 s; it got as far as: API up, waiting for a completion");
+  expect(stderr).toContain("tiny did not answer within 4 s; it got as far as: API up, waiting for a completion");
 });
 
 test("a server of another model is refused at once", async () => {
@@ -330,10 +330,10 @@ test.each<[string, unknown, string]>([
   handle = api((_request, response) => {
     json(response, 200, answer);
   });
-  const { code, stderr } = await waitForServer(1);
+  const { code, stderr } = await waitForServer(4);
   expect(code).toBe(1);
   expect(stderr).toBe(
-    "0 s: starting the engine\n\n\ntiny did not answer within 1 s; it got as far as: starting the engine\n" +
+    "0 s: starting the engine\n\n\ntiny did not answer within 4 s; it got as far as: starting the engine\n" +
       `The last answer: /v1/chat/completions: status 200: ${told}\n`,
   );
 });
