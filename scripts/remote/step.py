@@ -36,6 +36,8 @@ CONNECTION = os.getppid()
 PR_SET_PDEATHSIG = 1
 HEARTBEAT_SECONDS = 60
 GRACE_SECONDS = 10
+# Signals that end this program, and its work with it.
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
 INTERPRETERS = {".sh": ["bash"], ".py": ["python3", "-B"]}
 
 
@@ -112,8 +114,9 @@ class Relay(threading.Thread):
             self.join(1)
 
 
-def die_with_parent():
-    """The work must not go on unwatched when this program is killed."""
+def prepare_work():
+    """The work must not go on unwatched when this program is killed; and signals end it."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -153,13 +156,15 @@ def locked(path, what, seconds):
 
 def watched(argv, what, seconds, stdout):
     """Exit code of the work, which does not outlive its time or the connection."""
+    # A signal must not end this program between the start of the work and what `end` does about it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     child = subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=die_with_parent,
+        preexec_fn=prepare_work,
         env={**os.environ, **ENVIRONMENT},
     )
     said = Relay(child.stderr)
@@ -168,8 +173,10 @@ def watched(argv, what, seconds, stdout):
         stop(child)
         sys.exit(128 + number)
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+    for number in ENDING:
         signal.signal(number, end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+
     def ended():
         try:
             return child.wait(0.5)

@@ -57,8 +57,12 @@ const api =
     else chat(request, response);
   };
 
-const waitForServer = (seconds = 2, model = "tiny") =>
-  box.run("wait_for_server.py", ["server", port, model, String(seconds)]);
+const gate = async (container: string, seconds: number, model = "tiny") => {
+  const ended = await box.run("wait_for_server.py", [container, port, model, String(seconds)]);
+  // On a busy machine the first line comes later.
+  return { ...ended, stderr: ended.stderr.replace(/^\d+ s:/m, "0 s:") };
+};
+const waitForServer = (seconds = 60, model = "tiny") => gate("server", seconds, model);
 
 test("a completion passes the gate, which says so, and keeps the key to itself", async () => {
   handle = api((_, response) => {
@@ -113,7 +117,7 @@ test.each<[string, Record<string, unknown>, string]>([
     engine({ ...state, log: `a line\n${unknown}` });
     json(response, 503, {});
   };
-  const { code, stdout, stderr } = await waitForServer(60);
+  const { code, stdout, stderr } = await waitForServer();
   expect([code, stdout]).toEqual([1, ""]);
   expect(stderr).toBe(
     `0 s: starting the engine\na line\n${unknown}\n\nthe engine died: container server ${told}. ` +
@@ -151,13 +155,13 @@ test.each(["exited", "created"])("a container that is %s at the start is started
 
 test("a container that dies again after its start, or can't be started, ends the gate", async () => {
   engine({ status: "exited", exitCode: 1, log: unknown, afterStart: { status: "exited", exitCode: 1 } });
-  const { code, stderr } = await waitForServer(60);
+  const { code, stderr } = await waitForServer();
   expect(code).toBe(1);
   expect(stderr).toMatch(/^container server is exited: starting it\n/);
   expect(stderr).toContain("the engine died: container server is exited, exit code 1");
   expect(calls("start")).toHaveLength(1);
   engine({ status: "paused", cannotStart: "cannot start a paused container" });
-  expect(await waitForServer(60)).toEqual({
+  expect(await waitForServer()).toEqual({
     code: 1,
     stdout: "",
     stderr:
@@ -173,11 +177,7 @@ function deployment(server: Record<string, unknown>, rayLog = "Ray runtime start
   });
   fs.renameSync(file, path.join(box.docker, "containers.json"));
 }
-const waitForDeployment = async (seconds: number) => {
-  const ended = await box.run("wait_for_server.py", ["dgx-spark-dev-server", port, "tiny", String(seconds)]);
-  // On a busy machine the first line comes later.
-  return { ...ended, stderr: ended.stderr.replace(/^\d+ s:/, "0 s:") };
-};
+const waitForDeployment = (seconds: number) => gate("dgx-spark-dev-server", seconds);
 const memory =
   "ValueError: Free memory on device cuda:0 (48.16/121.69 GiB) on startup is less than desired GPU memory utilization (0.5, 60.85 GiB).";
 const memoryExplained =
@@ -282,7 +282,7 @@ test("a log that is no UTF-8 is shown as far as it can be", async () => {
     json(response, 503, {});
   };
   engine({ status: "running", log: "\udcffApplication startup complete" });
-  const { code, stderr } = await waitForServer(60);
+  const { code, stderr } = await waitForServer();
   expect(code).toBe(1);
   expect(stderr).toContain("bytes \ufffd\ufffd\nRuntimeError: bad \ufffd byte\n\nthe engine died: ");
   expect(stderr).toContain("The first errors in its log:\n  RuntimeError: bad \ufffd byte\n");
@@ -401,7 +401,7 @@ test.each(["passes", "is ended"])("no reader of the log is left when the gate %s
 
 test("a container that is not there ends the gate", async () => {
   box.write("docker-world/containers.json", {});
-  expect(await waitForServer(60)).toMatchObject({
+  expect(await waitForServer()).toMatchObject({
     code: 1,
     stdout: "",
     stderr: "container server: Error: No such object: server\n",
@@ -433,7 +433,7 @@ test.each([
     json(response, 503, {});
   };
   engine({ status: "running", log });
-  expect((await waitForServer(2)).stderr).toContain(`s: ${shown}\n`);
+  expect((await waitForServer(4)).stderr).toContain(`s: ${shown}\n`);
 });
 
 const smoke = (tools = "tools") => box.run("smoke.py", ["server", port, "tiny", "77", tools]);
@@ -539,7 +539,7 @@ function ray(answer: string): void {
   engine({ status: "running", log: "raylet started" });
   box.write("docker-world/exec", `#!/bin/sh\n${answer}\n`, 0o755);
 }
-const waitForRay = (seconds = 3) =>
+const waitForRay = (seconds = 60) =>
   box.run("wait_for_ray.py", ["server", "192.168.200.12:6379", String(seconds), "192.168.200.12", "192.168.200.13"]);
 
 test("exactly the expected Ray nodes pass the gate", async () => {
@@ -558,7 +558,7 @@ test.each([
   ["exit 1", "missing: 192.168.200.12, 192.168.200.13", "unexpected: none"],
 ])("other Ray nodes don't: %s", async (answer, missing, unexpected) => {
   ray(answer);
-  const { code, stdout, stderr } = await waitForRay();
+  const { code, stdout, stderr } = await waitForRay(3);
   expect([code, stdout]).toEqual([1, ""]);
   expect(stderr).toContain(
     `raylet started\n\nafter 3 s the Ray cluster is not the one that was asked for\n  ${missing}\n  ${unexpected}\n`,
@@ -568,7 +568,7 @@ test.each([
 test.each(["exited", "dead"])("a Ray head that is %s ends the gate early, and is left as it is", async (status) => {
   ray("exit 1");
   engine({ status, exitCode: 1, log: "The current node timed out during startup" });
-  const { code, stderr } = await waitForRay(60);
+  const { code, stderr } = await waitForRay();
   expect(code).toBe(1);
   expect(stderr).toContain(
     `The current node timed out during startup\n\nRay's head died: container server is ${status}, exit code 1`,

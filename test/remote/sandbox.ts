@@ -77,11 +77,11 @@ export class Sandbox {
   }
 }
 
-/** Waits until something is so, for 15 seconds at most. */
+/** Waits until something is so, for a minute at most. */
 export async function until(condition: () => boolean): Promise<void> {
-  const end = Date.now() + 15_000;
+  const end = Date.now() + 60_000;
   while (!condition()) {
-    if (Date.now() > end) throw new Error("waited 15 s in vain");
+    if (Date.now() > end) throw new Error("waited 60 s in vain");
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }

@@ -21,9 +21,10 @@ function start(
   changes: Partial<StepPlace> = {},
   args: string[] = [],
   script = "script.sh",
+  environment: NodeJS.ProcessEnv = {},
 ): ChildProcess {
   const [python = "", ...rest] = stepArguments({ script, args }, { ...place, ...changes });
-  const child = spawn(python, rest, { cwd: box.home, env: box.environment() });
+  const child = spawn(python, rest, { cwd: box.home, env: { ...box.environment(), ...environment } });
   child.stdin.end(programWith({ [path.basename(script)]: text }));
   return child;
 }
@@ -199,6 +200,17 @@ test.each(["SIGTERM", "SIGHUP", "SIGINT"] as const)("on %s the work is stopped w
   const end = ended(child);
   child.kill(signal);
   await end;
+  await until(() => groupOf(box.read("pid")).length === 0);
+  expect(left()).toEqual(["nodes", "results"]);
+});
+
+test("a signal that comes as soon as the work has begun stops it, too", async () => {
+  // Handlers take their time here, as they may on a busy node.
+  const slow =
+    "import signal, time\nplain = signal.signal\nsignal.signal = lambda *how: (time.sleep(0.2), plain(*how))\n";
+  const environment = { PYTHONPATH: path.dirname(box.write("slow/sitecustomize.py", slow)) };
+  const child = start("echo $$ > pid; kill -TERM $PPID; sleep 60 & wait", {}, [], "script.sh", environment);
+  expect((await ended(child)).code).toBe(143);
   await until(() => groupOf(box.read("pid")).length === 0);
   expect(left()).toEqual(["nodes", "results"]);
 });
