@@ -1,6 +1,8 @@
-import { readdirSync, rmdirSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
+import { labProcesses } from "./processes";
+import { LabError } from "./run";
 import { PREFIX } from "./topology";
 
 const MOUNT = "/sys/fs/cgroup";
@@ -10,6 +12,33 @@ export function cgroups(): string[] {
   return [MOUNT, ...directories(MOUNT)].flatMap((hierarchy) =>
     directories(hierarchy).filter((path) => path === join(hierarchy, PREFIX)),
   );
+}
+
+/**
+ * Limits how much of this machine's cores a node uses, its containers included, until it is started again.
+ *
+ * @param cores 0.2: a fifth of one; undefined: no limit
+ */
+export function limitCpus(node: string, cores: number | undefined): void {
+  const hierarchy = join(MOUNT, "cpu");
+  if (!existsSync(hierarchy))
+    throw new LabError(`This machine has no ${hierarchy}: only cgroups of version 1 are known`);
+  const group = join(hierarchy, PREFIX, node);
+  mkdirSync(group, { recursive: true });
+  for (const { pid, owner } of labProcesses()) if (owner === node) moveInto(group, pid);
+  const period = Number(readFileSync(join(group, "cpu.cfs_period_us"), "utf8"));
+  writeFileSync(join(group, "cpu.cfs_quota_us"), cores === undefined ? "-1" : String(Math.round(cores * period)));
+}
+
+/** A container's process stays in Docker's group for it, which is below. */
+function moveInto(group: string, pid: number): void {
+  try {
+    const isBelow = readFileSync(`/proc/${pid}/cgroup`, "utf8").includes(`${group.slice(join(MOUNT, "cpu").length)}/`);
+    if (!isBelow) writeFileSync(join(group, "cgroup.procs"), String(pid));
+  } catch (error) {
+    const endedMeanwhile = ["ENOENT", "ESRCH"].includes((error as NodeJS.ErrnoException).code ?? "");
+    if (!endedMeanwhile) throw error;
+  }
 }
 
 /** Removes the lab's control groups, deepest first; one that still holds a process stays. */

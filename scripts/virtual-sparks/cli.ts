@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 
 import { shellLine } from "../../components/quote";
+import { limitCpus } from "./cgroups";
 import { chaos, type ChaosOptions } from "./chaos/run";
 import { SSH_CONFIG } from "./keys";
 import { knownNodes } from "./hosts";
@@ -118,6 +119,19 @@ program
     if (rate !== undefined && !(rate > 0)) throw new LabError(`${megabits}: give megabits a second, or off`);
     const nodes = knownNodes();
     for (const node of link === "fabric" ? nodes : nodes.slice(0, 1)) await setRate(node, link, rate);
+  });
+
+program
+  .command("cpus <cores>")
+  .description(
+    'limit each Spark to a share of this machine\'s cores, such as 0.2, until it starts again; "off" ends it',
+  )
+  .action((given: string) => {
+    const cores = given === "off" ? undefined : Number(given);
+    // The kernel takes no less than a hundredth of a core.
+    if (cores !== undefined && !(cores >= 0.01 && Number.isFinite(cores)))
+      throw new LabError(`${given}: give cores, at least 0.01, or off`);
+    for (const { name } of knownNodes()) limitCpus(name, cores);
   });
 
 program

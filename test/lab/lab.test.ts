@@ -21,7 +21,7 @@ import { attempt, type RunResult } from "../../scripts/virtual-sparks/run";
 import { until } from "../../scripts/virtual-sparks/wait";
 import { operatorKey } from "../../scripts/virtual-sparks/keys";
 import { MODEL_PATH } from "../../scripts/virtual-sparks/node-disk";
-import { type Node, OPERATOR, topology } from "../../scripts/virtual-sparks/topology";
+import { type Node, OPERATOR, PREFIX, topology } from "../../scripts/virtual-sparks/topology";
 import { Hub } from "../support/hub";
 import { deployment, measure, timingCase, withKnownTiming } from "./benchmark";
 import { expectedPreview, having, labRows, previewed, updated } from "./changes";
@@ -637,6 +637,23 @@ test("host keys are checked on every hop, by Docker's ssh and by steps", async (
   }
   await must(lab("pulumi", "up", "--yes"));
   expect(await running()).toEqual(before);
+});
+
+test("a Spark whose share of the cores is limited keeps to it, with its containers", async () => {
+  expect((await lab("cpus", "few")).stderr).toContain("few: give cores, at least 0.01, or off");
+  await must(lab("cpus", "0.2"));
+  const lines = [
+    "import time",
+    "begun = time.monotonic()",
+    "while time.process_time() < 0.4: pass",
+    "print(time.monotonic() - begun)",
+  ];
+  const burn = ["python3", "-c", lines.join("\n")];
+  for (const where of [[], ["docker", "exec", containers[0] ?? ""]]) {
+    expect(Number(await must(lab("ssh", worker.name, ...where, ...burn)))).toBeGreaterThan(1.2);
+  }
+  await must(lab("cpus", "off"));
+  expect(fs.readFileSync(`/sys/fs/cgroup/cpu/${PREFIX}/${worker.name}/cpu.cfs_quota_us`, "utf8")).toBe("-1\n");
 });
 
 test("after a reboot of both Sparks the server comes back by itself, and up changes nothing", async () => {
