@@ -1,5 +1,5 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 
 import { labProcesses } from "./processes";
 import { LabError } from "./run";
@@ -15,25 +15,27 @@ export function cgroups(): string[] {
 }
 
 /**
- * Limits how much of this machine's cores a node uses, its containers included, until it is started again.
+ * Limits how much of this machine's cores each node uses, its containers included, until the lab's Sparks are switched off.
  *
  * @param cores 0.2: a fifth of one; undefined: no limit
  */
-export function limitCpus(node: string, cores: number | undefined): void {
+export function limitCpus(nodes: readonly string[], cores: number | undefined): void {
   const hierarchy = join(MOUNT, "cpu");
   if (!existsSync(hierarchy))
     throw new LabError(`This machine has no ${hierarchy}: only cgroups of version 1 are known`);
-  const group = join(hierarchy, PREFIX, node);
-  mkdirSync(group, { recursive: true });
-  for (const { pid, owner } of labProcesses()) if (owner === node) moveInto(group, pid);
-  const period = Number(readFileSync(join(group, "cpu.cfs_period_us"), "utf8"));
-  writeFileSync(join(group, "cpu.cfs_quota_us"), cores === undefined ? "-1" : String(Math.round(cores * period)));
+  for (const node of nodes) mkdirSync(join(hierarchy, PREFIX, node), { recursive: true });
+  for (const { pid, owner } of labProcesses()) if (nodes.includes(owner)) moveInto(join(hierarchy, PREFIX, owner), pid);
+  for (const node of nodes) {
+    const group = join(hierarchy, PREFIX, node);
+    const period = Number(readFileSync(join(group, "cpu.cfs_period_us"), "utf8"));
+    writeFileSync(join(group, "cpu.cfs_quota_us"), cores === undefined ? "-1" : String(Math.round(cores * period)));
+  }
 }
 
-/** A container's process stays in Docker's group for it, which is below. */
+/** Puts a process into a node's group; a container's stays in Docker's group for it, which is below. */
 function moveInto(group: string, pid: number): void {
   try {
-    const isBelow = readFileSync(`/proc/${pid}/cgroup`, "utf8").includes(`${group.slice(join(MOUNT, "cpu").length)}/`);
+    const isBelow = readFileSync(`/proc/${pid}/cgroup`, "utf8").includes(`/${PREFIX}/${basename(group)}/`);
     if (!isBelow) writeFileSync(join(group, "cgroup.procs"), String(pid));
   } catch (error) {
     const endedMeanwhile = ["ENOENT", "ESRCH"].includes((error as NodeJS.ErrnoException).code ?? "");

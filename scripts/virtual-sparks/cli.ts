@@ -123,15 +123,16 @@ program
 
 program
   .command("cpus <cores>")
-  .description(
-    'limit each Spark to a share of this machine\'s cores, such as 0.2, until it starts again; "off" ends it',
-  )
+  .description('limit each Spark to a share of this machine\'s cores, such as 0.2, until `hosts down`; "off" ends it')
   .action((given: string) => {
     const cores = given === "off" ? undefined : Number(given);
     // The kernel takes no less than a hundredth of a core.
     if (cores !== undefined && !(cores >= 0.01 && Number.isFinite(cores)))
       throw new LabError(`${given}: give cores, at least 0.01, or off`);
-    for (const { name } of knownNodes()) limitCpus(name, cores);
+    limitCpus(
+      knownNodes().map(({ name }) => name),
+      cores,
+    );
   });
 
 program
