@@ -12,6 +12,7 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import stat
 import sys
 import threading
 import time
@@ -28,17 +29,28 @@ def say(text):
 
 
 def present(folder):
-    """What `stat` says of each file of the model, by name. Links to files are followed: a hub's cache consists of them."""
+    """What `stat` says of each file of the model, by name. Links are followed, as a copy does: a hub's cache consists of them. What is
+    neither file nor folder is no part of a model. An OSError where it can't be told: what can't be listed is no empty folder."""
     found = {}
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            if not name.startswith("."):
-                path = os.path.join(place, name)
-                try:
-                    found[os.path.relpath(path, folder)] = os.stat(path)
-                except FileNotFoundError:
-                    pass  # A link that leads nowhere, or gone since.
+
+    def look(below, above):
+        place = os.path.join(folder, below)
+        here = os.path.realpath(place)
+        for name in os.listdir(place) if here not in above else []:  # A link that leads back has nothing new.
+            if name.startswith("."):
+                continue
+            inner = os.path.join(below, name)
+            try:
+                entry = os.stat(os.path.join(folder, inner))
+            except FileNotFoundError:
+                continue  # A link that leads nowhere, or gone since.
+            if stat.S_ISDIR(entry.st_mode):
+                look(inner, above | {here})
+            elif stat.S_ISREG(entry.st_mode):
+                found[inner] = entry
+
+    if os.path.isdir(folder):
+        look("", frozenset())
     return found
 
 
@@ -138,10 +150,13 @@ class Progress:
             self.at(self.done + count)
 
     def at(self, done):
-        self.done, now = done, time.monotonic()
+        now = time.monotonic()
+        if self.done == self.before:
+            self.began = now  # What comes before the first byte says nothing about the rate.
+        self.done = done
         if now - self.told >= PROGRESS_SECONDS:
             self.told = now
-            rate = (done - self.before) / (now - self.began)
+            rate = (done - self.before) / max(now - self.began, 0.001)
             left = f", {max(0, self.total - done) / rate:.0f} s left" if rate > 0 else ""
             say(f"{self.what}: {size(done)} of {size(self.total)}, {size(rate)}/s{left}")
 

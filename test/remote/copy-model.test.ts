@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import * as fs from "node:fs";
 import * as path from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -279,6 +280,27 @@ test("a folder that is not there is no model without files", async () => {
     `model.path ${folder}: [Errno 2] No such file or directory: '${folder}'\n`,
   ]);
   expect(fs.existsSync(path.join(box.home, "keep/model.json"))).toBe(false);
+});
+
+test("links are followed, as rsync does; what is no file is no part of a model", async () => {
+  const folder = path.join(box.home, "a model");
+  const elsewhere = path.join(box.home, "elsewhere");
+  fs.mkdirSync(path.join(folder, "sub"), { recursive: true });
+  box.write("elsewhere/blob", "of a cache");
+  fs.symlinkSync(elsewhere, path.join(folder, "linked"));
+  fs.symlinkSync("../../elsewhere/blob", path.join(folder, "sub/weights"));
+  fs.symlinkSync("..", path.join(folder, "sub/back"));
+  fs.symlinkSync(folder, path.join(elsewhere, "round"));
+  fs.symlinkSync("nowhere", path.join(folder, "broken"));
+  // Reading it would wait for a writer for ever.
+  execFileSync("mkfifo", [path.join(folder, "pipe")]);
+  expect(JSON.parse((await model({ "config.json": "{}" })).stdout)).toMatchObject({ files: 3, bytes: 22 });
+  await chain("spark-2");
+  const { code, stderr } = await copy("spark-2");
+  expect(code, stderr).toBe(0);
+  expect(fs.readdirSync(at("spark-2", "a model"), { recursive: true }).sort()).toEqual(
+    ["config.json", "linked", "linked/blob", "sub", "sub/weights"].sort(),
+  );
 });
 
 test("a node that is not to be reached is named, with the one before it", async () => {
