@@ -141,8 +141,9 @@ class Progress:
     """A line every few seconds: what, how much of how much, how fast, how long it still takes. `done` was done before."""
 
     def __init__(self, what, total, done=0):
-        self.what, self.total, self.done, self.before = what, total, done, done
-        self.began = self.told = time.monotonic()
+        self.what, self.total, self.done = what, total, done
+        self.told = time.monotonic()
+        self.first = None
         self.lock = threading.Lock()
 
     def add(self, count):
@@ -151,14 +152,19 @@ class Progress:
 
     def at(self, done):
         now = time.monotonic()
-        if self.done == self.before:
-            self.began = now  # What comes before the first byte says nothing about the rate.
+        if self.first is None and done != self.done:
+            self.first = (done, now)  # The wait before the first bytes says nothing about the rate.
         self.done = done
         if now - self.told >= PROGRESS_SECONDS:
             self.told = now
-            rate = (done - self.before) / max(now - self.began, 0.001)
-            left = f", {max(0, self.total - done) / rate:.0f} s left" if rate > 0 else ""
-            say(f"{self.what}: {size(done)} of {size(self.total)}, {size(rate)}/s{left}")
+            say(f"{self.what}: {size(done)} of {size(self.total)}{self.pace(now)}")
+
+    def pace(self, now):
+        done, began = self.first or (self.done, now)
+        if self.done <= done or now <= began:
+            return ""
+        rate = (self.done - done) / (now - began)
+        return f", {size(rate)}/s, {max(0, self.total - self.done) / rate:.0f} s left"
 
 
 def size(count):

@@ -303,6 +303,51 @@ test("links are followed, as rsync does; what is no file is no part of a model",
   );
 });
 
+test("how far it is, is told every five seconds; the rate is of what came after the first bytes", async () => {
+  const looks = [
+    ...[
+      [1, 1000],
+      [6, 1000],
+      [30, 1000],
+      [40, 5_001_000],
+      [42, 5_001_000],
+    ],
+    ...[
+      [45, 15_001_000],
+      [49, 15_001_000],
+      [50, 25_001_000],
+      [58, 500],
+      [70, 50_001_000],
+      [75, 50_001_000],
+    ],
+  ];
+  const { stderr } = await box.exec([
+    "python3",
+    "-c",
+    [
+      "import json, sys",
+      "sys.path.insert(0, sys.argv[1])",
+      "import model_files",
+      "clock = [0]",
+      "model_files.time.monotonic = lambda: clock[0]",
+      'progress = model_files.Progress("model", 50_001_000, 1000)',
+      "for clock[0], done in json.loads(sys.argv[2]): progress.at(done)",
+    ].join("\n"),
+    path.resolve("scripts/remote"),
+    JSON.stringify(looks),
+  ]);
+  expect(stderr.trimEnd().split("\n")).toEqual([
+    "model: 1.0 kB of 50.0 MB",
+    "model: 1.0 kB of 50.0 MB",
+    "model: 5.0 MB of 50.0 MB",
+    "model: 15.0 MB of 50.0 MB, 2.0 MB/s, 18 s left",
+    "model: 25.0 MB of 50.0 MB, 2.0 MB/s, 12 s left",
+    "model: 500.0 B of 50.0 MB",
+    "model: 50.0 MB of 50.0 MB, 1.5 MB/s, 0 s left",
+    "model: 50.0 MB of 50.0 MB, 1.3 MB/s, 0 s left",
+  ]);
+});
+
 test("a node that is not to be reached is named, with the one before it", async () => {
   await model();
   await chain("spark-2", "spark-3");
