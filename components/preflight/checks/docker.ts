@@ -125,9 +125,16 @@ function checkPorts(
     const taken = facts.listeners.find((each) => each.port === port && wanted(each.address) && !isOurs(role, each));
     if (taken === undefined) return [];
     const container = facts.containers?.find(({ id }) => id === taken.container);
+    const expected = `free for ${purpose}`;
+    if (container?.deployment === deployment && !container.running) {
+      // Docker was killed, and does not know yet, or no more, what it had started.
+      const found = `port ${port} is held by processes of container ${container.name}, which Docker takes for stopped`;
+      const mend = `Run it again in a minute; if they are still there, \`docker restart ${container.name}\`, or restart the Spark.`;
+      return [problem("port-taken", name, { found, expected, mend })];
+    }
     const owner = container === undefined ? taken.owner : `container ${container.name}`;
     const found = `port ${port} is taken by ${owner}, on ${taken.address}`;
     const mend = role === "ray" ? { mend: "End the service: the ports of Ray are fixed." } : {};
-    return [problem("port-taken", name, { found, expected: `free for ${purpose}`, ...mend })];
+    return [problem("port-taken", name, { found, expected, ...mend })];
   });
 }

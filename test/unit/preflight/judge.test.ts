@@ -1136,6 +1136,16 @@ test("what was the deployment's, and is a stranger's now that it is stopped", ()
     found: "10.0 GiB of 121.7 GiB are available",
     mend: "end ray::RayWorkerWrapper.execute_method (pid 9052, 98.0 GiB), restart the Spark, or lower server.gpuMemoryUtilization",
   });
+  const held = (port: number, name: string) => ({
+    found: `port ${String(port)} is held by processes of container ${name}, which Docker takes for stopped`,
+    mend: `Run it again in a minute; if they are still there, \`docker restart ${name}\`, or restart the Spark.`,
+  });
+  const ray = "dgx-spark-dev-ray";
+  expect(problems.filter(({ code }) => code === "port-taken")).toMatchObject([
+    ...[6379, 6380, 6381].map((port) => ({ node: "spark-1", ...held(port, ray) })),
+    { node: "spark-1", ...held(8000, "dgx-spark-dev-server") },
+    ...[6380, 6381].map((port) => ({ node: "spark-2", ...held(port, ray) })),
+  ]);
 });
 
 test("what holds the memory is named beside what holds the GPU", () => {
