@@ -56,6 +56,8 @@ export function explain(text: string): string {
   const causes = execFileSync("python3", ["-B", script], { input: text, encoding: "utf8" }).trim();
   const values = kinds
     .filter(({ pattern }) => pattern.test(text))
-    .map(({ title, read }) => `${title}: ${JSON.stringify(read(text), null, 2)}`);
+    .map(({ title, read }) => ({ title, value: read(text) }))
+    .filter(({ value }) => value !== null)
+    .map(({ title, value }) => `${title}: ${JSON.stringify(value, null, 2)}`);
   return [...(causes === "" ? [] : [causes]), ...values].join("\n\n") || "Nothing in it is known here.";
 }

@@ -41,7 +41,7 @@ const kinds: Readonly<Record<string, readonly string[]>> = {
   "network/netplan-40-cx7-one-cable-mtu9000.yaml": ["netplan"],
   "network/ping-jumbo-local-mtu-1500": ["ping"],
   "network/ping-jumbo-ok": ["ping"],
-  "nvidia-smi/error-driver-library-mismatch": ["nvidia-smi"],
+  "nvidia-smi/error-driver-library-mismatch": ["cause", "nvidia-smi"],
   "nvidia-smi/error-no-driver-communication": ["nvidia-smi"],
   // CSV without a header could be anything.
   "nvidia-smi/query-15-fields-nounits": [],
@@ -106,6 +106,11 @@ test("a log is explained by its cause, a value by its number, and what is not kn
   );
   const nvcc = path.join(fixtures, "host/nvcc-version-13.0.txt");
   expect((await run(preflight, ["explain", nvcc])).stdout).toBe('nvcc --version: "13.0"\n');
+  // Known by its cause; of nvidia-smi's other words nothing is read.
+  const lost = path.join(fixtures, "logs/docker/gpu-lost.txt");
+  expect((await run(preflight, ["explain", lost])).stdout).toMatch(
+    /^cause: .+ \(gpu-lost\)\n {2}seen: .+\n {2}mend: .+\n$/,
+  );
   expect((await run(preflight, ["explain", "/dev/null"])).stdout).toBe("Nothing in it is known here.\n");
   await expect(run(preflight, ["explain", "/no/such/file"])).rejects.toMatchObject({
     code: 2,
