@@ -66,6 +66,11 @@ export const codes = {
     "One Spark was updated, the other was not. NCCL then fails or hangs between them.",
     "Update all nodes to one release, then restart them.",
   ),
+  "kernel-holds-memory": warning(
+    "The kernel keeps memory for itself that RDMA and the GPU then lack: `ibv_reg_mr` fails, and a gigabyte or much more is gone.",
+    "Known of the kernels 7.0.0-1019 and 7.0.0-31, which set it aside for a next kernel (KHO): more CMA memory is free than there is.",
+    "Add `kho=off` to the kernel's command line (`GRUB_CMDLINE_LINUX_DEFAULT` in `/etc/default/grub`, `sudo update-grub`, restart), where `cat /sys/kernel/kexec_crash_size` says 0; or boot a 6.17 kernel.",
+  ),
   "driver-590": warning(
     "Driver 590.x deadlocks while CUDA graphs are captured.",
     "Known of this driver series on GB10.",

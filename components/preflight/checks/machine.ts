@@ -1,7 +1,7 @@
 import type { Settings } from "../../schema";
 import type { NodeFacts } from "../facts";
 import type { NodeProbe } from "../probe";
-import { problem, type Problem } from "../problem";
+import { gibibytes, problem, type Problem } from "../problem";
 
 /** TLS and registries bear minutes, logs of two machines are read side by side: half a minute is neither's fault. */
 const skewLimitSeconds = 30;
@@ -13,7 +13,7 @@ export function checkMachines(probes: readonly NodeProbe[], settings: Settings):
       ? []
       : [
           ...checkClockAndName(node.name, facts),
-          ...(settings.accelerator === "gb10" ? checkGpu(node.name, facts) : []),
+          ...(settings.accelerator === "gb10" ? [...checkGpu(node.name, facts), ...checkKernel(node.name, facts)] : []),
         ],
   );
   return [
@@ -68,6 +68,12 @@ function checkGpu(node: string, { gpu, architecture, productName, notes }: NodeF
     problems.push(problem("architecture-mismatch", node, { found: architecture, expected: "aarch64" }));
   }
   return problems;
+}
+
+function checkKernel(node: string, { kernel, memory: { cmaTotalBytes, cmaFreeBytes } }: NodeFacts): Problem[] {
+  if (cmaTotalBytes === null || cmaFreeBytes === null || cmaFreeBytes <= cmaTotalBytes) return [];
+  const found = `CmaFree ${gibibytes(cmaFreeBytes)} of CmaTotal ${gibibytes(cmaTotalBytes)}, kernel ${kernel ?? "unknown"}`;
+  return [problem("kernel-holds-memory", node, { found, expected: "no more free than there is" })];
 }
 
 function checkDriver(node: string, { gpu }: NodeFacts, { server }: Settings): Problem[] {

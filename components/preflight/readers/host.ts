@@ -73,6 +73,9 @@ export interface Memory {
   pageCacheBytes: number | null;
   swapTotalBytes: number | null;
   swapFreeBytes: number | null;
+  /** Of the kernel's contiguous areas (CMA). */
+  cmaTotalBytes: number | null;
+  cmaFreeBytes: number | null;
 }
 
 /** Reads `/proc/meminfo`, whose `kB` are 1024 bytes. Available is what counts: free leaves out what can be dropped. */
@@ -87,6 +90,8 @@ export function readMeminfo(text: string): Memory {
     pageCacheBytes: cached === null || buffers === null ? null : cached + buffers,
     swapTotalBytes: bytes("SwapTotal"),
     swapFreeBytes: bytes("SwapFree"),
+    cmaTotalBytes: bytes("CmaTotal"),
+    cmaFreeBytes: bytes("CmaFree"),
   };
 }
 

@@ -93,6 +93,8 @@ const facts: NodeFacts = {
     pageCacheBytes: 3015064 * kibibyte,
     swapTotalBytes: 16777212 * kibibyte,
     swapFreeBytes: 16776188 * kibibyte,
+    cmaTotalBytes: 131072 * kibibyte,
+    cmaFreeBytes: 70128 * kibibyte,
   },
   imageDisk: { path: "/var/lib/docker", totalBytes: 1_000_000_000_000, freeBytes: 700_000_000_000 },
   modelDisk: { path: "/home/aurora/models/m", totalBytes: 1_000_000_000_000, freeBytes: 700_000_000_000 },
@@ -166,6 +168,8 @@ const noMemory = {
   pageCacheBytes: null,
   swapTotalBytes: null,
   swapFreeBytes: null,
+  cmaTotalBytes: null,
+  cmaFreeBytes: null,
 };
 
 // One row a gap: what is gathered otherwise, and which facts change with it.
@@ -669,6 +673,8 @@ const shape = z.strictObject({
     pageCacheBytes: count,
     swapTotalBytes: count,
     swapFreeBytes: count,
+    cmaTotalBytes: count,
+    cmaFreeBytes: count,
   }),
   imageDisk: diskShape,
   modelDisk: diskShape,

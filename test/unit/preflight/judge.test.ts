@@ -120,6 +120,19 @@ const cases: [ProblemCode, (pair: Pair) => void, ...Told[]][] = [
     { node: "spark-2", found: "driver 580.142", expected: "580.159.03, as on spark-1" },
   ],
   [
+    "kernel-holds-memory",
+    ({ head, worker }) => {
+      worker.kernel = head.kernel = "7.0.0-1019-nvidia";
+      Object.assign(worker.memory, { cmaTotalBytes: 0, cmaFreeBytes: 940604 * 1024 });
+      Object.assign(head.memory, { cmaTotalBytes: gib, cmaFreeBytes: gib });
+    },
+    {
+      node: "spark-2",
+      found: "CmaFree 0.9 GiB of CmaTotal 0.0 GiB, kernel 7.0.0-1019-nvidia",
+      expected: "no more free than there is",
+    },
+  ],
+  [
     "driver-590",
     ({ head, worker }) => {
       for (const { gpu } of [head, worker]) Object.assign(gpu ?? {}, { driverVersion: "590.48.01" });
@@ -1344,9 +1357,18 @@ const losses: Record<string, (facts: NodeFacts, probe: NodeProbe) => void> = {
     ]),
   ),
   ...Object.fromEntries(
-    (["totalBytes", "availableBytes", "freeBytes", "pageCacheBytes", "swapTotalBytes", "swapFreeBytes"] as const).map(
-      (key) => [`memory.${key}`, ({ memory }: NodeFacts) => Object.assign(memory, { [key]: null })],
-    ),
+    (
+      [
+        "totalBytes",
+        "availableBytes",
+        "freeBytes",
+        "pageCacheBytes",
+        "swapTotalBytes",
+        "swapFreeBytes",
+        "cmaTotalBytes",
+        "cmaFreeBytes",
+      ] as const
+    ).map((key) => [`memory.${key}`, ({ memory }: NodeFacts) => Object.assign(memory, { [key]: null })]),
   ),
   "docker.version": ({ docker }) => (docker.version = null),
   "docker.hasNvidiaRuntime": ({ docker }) => (docker.hasNvidiaRuntime = null),
@@ -1428,6 +1450,8 @@ const anyFacts: fc.Arbitrary<NodeFacts> = fc.record({
     pageCacheBytes: bytes,
     swapTotalBytes: bytes,
     swapFreeBytes: bytes,
+    cmaTotalBytes: bytes,
+    cmaFreeBytes: bytes,
   }),
   imageDisk: maybe(fc.record({ path: word, totalBytes: bytes, freeBytes: bytes })),
   modelDisk: maybe(fc.record({ path: word, totalBytes: bytes, freeBytes: bytes })),

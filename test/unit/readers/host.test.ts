@@ -70,6 +70,8 @@ const expected: Record<string, [read: (text: string) => unknown, value: unknown]
       pageCacheBytes: (36688920 + 15064) * kibibyte,
       swapTotalBytes: null,
       swapFreeBytes: null,
+      cmaTotalBytes: 131072 * kibibyte,
+      cmaFreeBytes: 70128 * kibibyte,
     },
   ],
   "df-h-1tb.txt": [
@@ -117,6 +119,8 @@ test.each<[string, (text: string) => unknown, unknown]>([
       pageCacheBytes: null,
       swapTotalBytes: null,
       swapFreeBytes: null,
+      cmaTotalBytes: null,
+      cmaFreeBytes: null,
     },
   ],
   ["readFree", readFree, noMemory],
